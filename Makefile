@@ -1,0 +1,32 @@
+# Everything runs inside .venv, which any target makes when it is missing or out of date.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint docs clean
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "regard needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/.installed
+	$(BIN)/regard demo
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: .venv/.installed
+	$(BIN)/python -m pytest -m slow
+
+docs: .venv/.installed
+	$(BIN)/python -m regard family --write docs/family.md
+	$(BIN)/python -m regard family --lang zh --write docs/family.zh.md
+
+clean:
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache

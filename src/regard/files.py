@@ -1,0 +1,58 @@
+"""Files that are either whole or not there."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a file so that a reader, or a kill at any moment, sees the old content or the new, never a part.
+
+    Text is written as UTF-8 with "\n" on every platform.
+    """
+    raw = content.encode("utf-8") if isinstance(content, str) else content
+    return replace_atomically(path, lambda temporary: temporary.write_bytes(raw))
+
+
+def replace_atomically(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
+    """Let `write` fill a temporary file beside `path`, flush it to the disk, then rename it into place."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> Path:
+    """Write JSON atomically, readable by people in any script."""
+    return write_atomically(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; Windows has no handle for a folder and needs none."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,50 @@
+"""What every decoder offers, so that one search serves words, captions, pointers and language models."""
+
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.attend import Attended
+
+
+class State(NamedTuple):
+    """All that decoding needs between two steps: two pytrees of tensors, batch first.
+
+    Attributes:
+        fixed: belongs to the item and is the same for all of its hypotheses (prepared keys, values, lengths).
+        moving: changes from step to step (recurrent states, coverage, caches).
+
+    Search reorders only `moving` when hypotheses of one item cross, and selects rows of both when items leave.
+    """
+
+    fixed: Any
+    moving: Any
+
+
+class Step(NamedTuple):
+    """What one call of a decoder gives: n choices for each row, the state after them, and where it looked.
+
+    Attributes:
+        logits: `(batch, n, choices)`.
+        state: the state after the n inputs.
+        attended: by the attention's name within the decoder.
+    """
+
+    logits: Float[Tensor, "batch n choices"]
+    state: State
+    attended: dict[str, Attended]
+
+
+class Decoder(Protocol):
+    """`alignment` names the attention (a key of `Step.attended`) that looks at the source, or is None."""
+
+    alignment: str | None
+
+    def start(self, memory: Any, batch: int) -> State:
+        """The state before the first input; `memory` is what the encoder gave, or None."""
+        ...
+
+    def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
+        """Read n inputs (n > 1: a prompt, or teacher forcing); the given state is not changed."""
+        ...
