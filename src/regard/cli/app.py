@@ -1,0 +1,39 @@
+"""The program: its commands, and how it starts."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import open_streams
+
+app = typer.Typer(
+    name="regard",
+    help="Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"regard {version('regard')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks."""
+
+
+def run() -> None:
+    """Start the program on the command line's arguments."""
+    open_streams()
+    app()

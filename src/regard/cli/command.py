@@ -1,0 +1,81 @@
+"""What every command shares: --debug, --quiet, the exit codes, and errors without a traceback."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.console import complain, speaking
+from regard.errors import ConfigError, RegardError
+
+DONE, FAILED, CALLED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Everywhere")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say only results, warnings and errors.", rich_help_panel="Everywhere")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every random choice.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads to compute with; all cores if not given.")
+]
+
+
+@contextmanager
+def reported(debug: bool) -> Iterator[None]:
+    """Turn an error into a message and an exit code: 2 for what was called wrongly, 1 for what failed."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader left, as `| head` does; typer leaves quietly
+    except (RegardError, OSError) as error:
+        if debug:
+            raise
+        complain(str(error))
+        raise typer.Exit(CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED) from error
+    except KeyboardInterrupt as stop:
+        if debug:
+            raise
+        complain("stopped by the user.")
+        raise typer.Exit(INTERRUPTED) from stop
+
+
+def command(app: typer.Typer, name: str, examples: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: enter a function as a command that also takes --debug and --quiet.
+
+    Args:
+        app: the program.
+        name: the command's name.
+        examples: lines of shell, shown at the end of the command's help.
+    """
+
+    def enter(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(debug: bool, quiet: bool, **options: Any) -> None:
+            with speaking(quiet), reported(debug):
+                function(**options)
+                sys.stdout.flush()
+
+        shared = {"debug": Debug, "quiet": Quiet}
+        signature = inspect.signature(function)
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()]
+        extra = [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+            for option, kind in shared.items()
+        ]
+        run.__signature__ = signature.replace(parameters=own + extra)  # type: ignore[attr-defined]
+        run.__annotations__ = {**function.__annotations__, **shared}
+        del run.__wrapped__  # typer would read the annotations through it
+        app.command(name, epilog=_as_markdown(examples))(run)
+        return run
+
+    return enter
+
+
+def _as_markdown(examples: str) -> str | None:
+    """One example a paragraph, so that rich keeps each on its own line."""
+    lines = [line.strip() for line in examples.strip().splitlines() if line.strip()]
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)]) if lines else None

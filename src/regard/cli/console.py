@@ -1,0 +1,103 @@
+"""What people see: results on standard output, everything else on standard error, and no text that can crash a run."""
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from regard.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Voice:
+    """How much is said; set once by the command that runs."""
+
+    quiet = False
+
+
+@contextmanager
+def speaking(quiet: bool) -> Iterator[None]:
+    """Say less while a command runs, and give the old voice back afterwards."""
+    before, Voice.quiet = Voice.quiet, quiet
+    try:
+        yield
+    finally:
+        Voice.quiet = before
+
+
+def open_streams() -> None:
+    """Make the standard streams carry every character, whatever the locale (report B31).
+
+    A file or a pipe gets UTF-8, as every file that regard writes does. A terminal keeps its own encoding, and shows
+    what that cannot carry as an escape.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="backslashreplace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def typed(text: str) -> str:
+    """A text from the command line, read as UTF-8 also where the locale says otherwise."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeEncodeError:
+        return text
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"the text {text!r} on the command line is not UTF-8. Give it in a file or type it again."
+        ) from error
+
+
+def out(text: str = "") -> None:
+    """One line of a result, on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def say(text: str) -> None:
+    """News about the work, on standard error; silent under --quiet."""
+    if not Voice.quiet:
+        sys.stderr.write(text + "\n")
+
+
+def warn(text: str) -> None:
+    """A warning, on standard error; shown under --quiet too."""
+    sys.stderr.write(f"warning: {text}\n")
+
+
+def complain(text: str) -> None:
+    """An error, on standard error."""
+    sys.stderr.write(f"error: {text}\n")
+
+
+def console() -> "Console":
+    """A rich console over standard error, for progress."""
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=Voice.quiet)
+
+
+def colored() -> bool:
+    """Whether standard output shows colours: a terminal, and NO_COLOR is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def table(columns: list[str], rows: list[list[str]]) -> str:
+    """A plain table with aligned columns; wide characters count two places."""
+    from rich.cells import cell_len
+
+    lines = [columns, *rows]
+    widths = [max(cell_len(line[at]) for line in lines) for at in range(len(columns))]
+
+    def show(line: list[str]) -> str:
+        return "  ".join(
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+
+    return "\n".join([show(columns), "  ".join("─" * width for width in widths), *map(show, rows)])

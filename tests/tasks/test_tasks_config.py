@@ -1,0 +1,108 @@
+"""Settings: from YAML and key=value, all errors at once, the nearest name."""
+
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.errors import ConfigError
+from regard.tasks.config import as_yaml, check, keys, merge, parse_assignments, parse_yaml, read_yaml
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    dropout: float = Field(0.0, ge=0, lt=1, description="Share of numbers set to 0.")
+    cell: Literal["gru", "lstm"] = "gru"
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    model: Inner = Field(Inner(), description="The model.")
+    maybe: Inner | None = None
+    seed: int = Field(0, description="Seed of\n  all.")
+    sizes: list[int] = [2, 3]
+    name: str = "雪 é"
+
+
+def test_assignments_are_converted_by_the_setting_they_meet():
+    tree = parse_assignments(
+        ["model.dropout=3e-1", "model.cell=lstm", "seed=7", "sizes=[5, 7]", "maybe=null", "name=a=b"]
+    )
+    assert check(Outer, tree) == Outer(model=Inner(dropout=0.3, cell="lstm"), seed=7, sizes=[5, 7], name="a=b")
+
+
+def test_malformed_assignments_are_reported_together():
+    with pytest.raises(ConfigError) as caught:
+        parse_assignments(["oops", ".a=1", "b..c=2", "fine=1", "list=[1"])
+    assert [line.split(" ")[0] for line in str(caught.value).splitlines()] == ["'oops'", "'.a=1'", "'b..c=2'", "list:"]
+
+
+def test_a_branch_cannot_also_be_a_leaf():
+    with pytest.raises(ConfigError, match=r"model\.cell: model is set to 'x' already"):
+        parse_assignments(["model=x", "model.cell=gru"])
+
+
+def test_all_errors_come_at_once_with_the_nearest_name():
+    with pytest.raises(ConfigError) as caught:
+        check(
+            Outer,
+            {
+                "model": {"dropuot": 0.1, "cell": "gruu", "dropout": 2},
+                "sed": 1,
+                "dropout": 0.5,
+                "maybe": {"sell": "gru"},
+            },
+        )
+    text = str(caught.value)
+    assert text.startswith("6 settings are wrong:")
+    assert "model.dropuot: no such setting. Did you mean 'dropout'?" in text
+    assert "model.cell: 'gruu' is not one of its values. Did you mean 'gru'? Known: gru, lstm." in text
+    assert "model.dropout: Input should be less than 1, given 2" in text
+    assert "sed: no such setting. Did you mean 'seed'?" in text
+    assert "\n  dropout: no such setting. Did you mean 'model.dropout' or 'maybe.dropout'?" in text
+    assert "maybe.sell: no such setting. Did you mean 'cell'?" in text
+
+
+def test_merge_lets_the_second_win_key_by_key():
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 5}, "d": {"e": 7}}) == {
+        "a": {"b": 1, "c": 5},
+        "d": {"e": 7},
+    }
+
+
+def test_yaml_reads_back_to_the_same_settings_and_explains_itself():
+    settings = Outer(model=Inner(dropout=0.25), maybe=Inner(cell="lstm"), seed=11)
+    text = as_yaml(settings)
+    assert "# Seed of all." in text and "雪 é" in text
+    assert check(Outer, parse_yaml(text, "text")) == settings
+
+
+def test_keys_are_dotted_leaves():
+    assert list(keys(Outer)) == ["model.dropout", "model.cell", "maybe.dropout", "maybe.cell", "seed", "sizes", "name"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: [", "line 2"),
+        ("a: 1\na: 2", "line 2.*'a' is given twice"),
+        ("- 1", "found a list"),
+        ("!!python/object/apply:os.system ['true']", "not valid YAML"),
+    ],
+)
+def test_bad_yaml_names_file_and_line(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_yaml(text, "file.yaml")
+
+
+def test_empty_yaml_is_no_settings_and_a_byte_order_mark_is_ignored(tmp_path):
+    """B31: a mark at the start of a file is not part of its first key."""
+    file = tmp_path / "a.yaml"
+    file.write_bytes(b"\xef\xbb\xbfseed: 5\n")
+    assert read_yaml(file) == {"seed": 5}
+    assert parse_yaml("", "empty") == {}
+    file.write_bytes(b"seed: \xff\n")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_yaml(file)
+    with pytest.raises(ConfigError, match="no such file"):
+        read_yaml(tmp_path / "none.yaml")
