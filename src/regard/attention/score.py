@@ -1,0 +1,446 @@
+"""Score: how well does each key fit each query? (…, queries, keys)
+
+A score is a small module in two halves: `prepare(key)` is done once a sequence, the call once for each set of queries.
+`general` and `location` follow Luong, Pham & Manning (2015), `additive` Bahdanau, Cho & Bengio (2015), `scaled_dot`
+Vaswani et al. (2017), `cosine` Graves, Wayne & Danihelka (2014), `location_aware` Chorowski et al. (2015).
+
+Every score is returned in at least float32: a half-precision score of 1,000 is off by one half, which softmax would turn
+into a factor of 1.6.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import ConfigError, ShapeError
+from regard.registry import Registry
+
+
+class Prepared(NamedTuple):
+    """Keys made ready once a sequence: a pytree of tensors, batch first, so that search can select and save it.
+
+    Attributes:
+        key: as given, `(batch, [heads,] keys, key_dim)`.
+        projected: what the score compares queries with, `(batch, [heads,] keys, …)`.
+    """
+
+    key: Float[Tensor, "*lead keys key_dim"]
+    projected: Float[Tensor, "*lead keys width"]
+
+
+class Score(nn.Module):
+    """The base of all scores.
+
+    Class attributes:
+        by_content: whether permuting the keys permutes the scores; False where the score knows fixed positions.
+        is_dot: whether the score is the dot product of what `dot_form` returns, which the fast paths can use.
+    """
+
+    by_content: bool = True
+    is_dot: bool = False
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """What depends on the keys alone."""
+        return Prepared(key, key)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        raise NotImplementedError
+
+    def bind(self, **now: Any) -> "Bound":
+        """This score with what changes by step fixed for one call, e.g. `location_aware.bind(previous=weights)`."""
+        return Bound(self, now)
+
+
+class Bound:
+    """A score and the step's own arguments; used in a score's place for one call, never stored."""
+
+    is_dot = False
+
+    def __init__(self, score: Score, now: dict[str, Any]) -> None:
+        self.score, self.now = score, now
+        self.by_content = score.by_content
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        return self.score.prepare(key)
+
+    def __call__(self, query: Tensor, prepared: Prepared) -> Tensor:
+        scores: Tensor = self.score(query, prepared, **self.now)
+        return scores
+
+
+scores: Registry[Score] = Registry("score")
+
+
+def score(name: str, **sizes: Any) -> Score:
+    """Make the score of that name, e.g. `score("additive", query_dim=5, key_dim=7, hidden_dim=11)`."""
+    return scores.make(name, **sizes)
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least float32: scores and weights are computed there."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+# --- the functional twins -------------------------------------------------------------------------------------------
+
+
+def dot(
+    query: Float[Tensor, "*lead queries dim"], key: Float[Tensor, "*#lead keys dim"], scale: float = 1.0
+) -> Float[Tensor, "*lead queries keys"]:
+    """`q · k × scale` (Luong 2015, eq. 8 "dot"; with scale 1/√d Vaswani 2017, eq. 1)."""
+    return wide(torch.matmul(wide(query) * scale, wide(key).transpose(-2, -1)))
+
+
+def general(
+    query: Float[Tensor, "*lead queries query_dim"],
+    key: Float[Tensor, "*#lead keys key_dim"],
+    weight: Float[Tensor, "query_dim key_dim"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`qᵀ W k` (Luong 2015, eq. 8 "general"; the bilinear score)."""
+    return dot(torch.matmul(query, weight), key)
+
+
+def additive(
+    query: Float[Tensor, "*lead queries query_dim"],
+    key: Float[Tensor, "*#lead keys key_dim"],
+    query_weight: Float[Tensor, "hidden query_dim"],
+    key_weight: Float[Tensor, "hidden key_dim"],
+    vector: Float[Tensor, " hidden"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(W q + U k)` (Bahdanau 2015, A.1.2; Luong 2015 eq. 8 "concat" with W split in two)."""
+    return _additive(F.linear(query, query_weight), F.linear(key, key_weight), vector)
+
+
+def _additive(
+    query: Float[Tensor, "*lead queries hidden"], key: Float[Tensor, "*#lead keys hidden"], vector: Tensor
+) -> Float[Tensor, "*lead queries keys"]:
+    pairs = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (…, queries, keys, hidden)
+    return wide(torch.matmul(wide(pairs), wide(vector)))
+
+
+def cosine(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*#lead keys dim"],
+    strength: float | Tensor = 1.0,
+) -> Float[Tensor, "*lead queries keys"]:
+    """`β · q·k / (|q| |k|)` (Graves 2014, eq. 5–6); a vector without direction (length 0) is equally like all: 0."""
+    return dot(_unit(query) * _per_query(strength, query), _unit(key))
+
+
+def location(
+    query: Float[Tensor, "*lead queries query_dim"], weight: Float[Tensor, "positions query_dim"], keys: int
+) -> Float[Tensor, "*lead queries {keys}"]:
+    """`W s`: the scores of fixed positions from the query alone (Luong 2015, eq. 8 "location")."""
+    return _positions_of(F.linear(query, weight), keys)
+
+
+def feed_forward(
+    query: Float[Tensor, "*lead queries query_dim"],
+    weight: Float[Tensor, "positions query_dim"],
+    bias: Float[Tensor, " positions"],
+    keys: int,
+) -> Float[Tensor, "*lead queries {keys}"]:
+    """One linear layer over the query [input; state] (the tutorial variant): fixed positions, no look at the keys."""
+    return _positions_of(F.linear(query, weight, bias), keys)
+
+
+def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
+    positions = scores_of_all.shape[-1]
+    if keys > positions:
+        raise ShapeError(
+            f"this score knows {positions} positions and was given {keys} keys; make it with positions={keys} or more, "
+            "or use a score by content (additive, general, scaled_dot)"
+        )
+    return wide(scores_of_all[..., :keys])
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Each vector divided by its length; shorter than 1e-12 has no direction and becomes 0, with gradient 0."""
+    vectors = wide(vectors)
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    has_direction = length > 1e-12
+    return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
+
+
+def _per_query(strength: float | Tensor, query: Tensor) -> float | Tensor:
+    """A strength of shape (batch,), (batch, queries) or (batch, heads, queries), made to multiply the queries."""
+    if not isinstance(strength, Tensor):
+        return strength
+    if strength.shape != query.shape[: strength.ndim]:
+        raise ShapeError(
+            f"strength has shape {tuple(strength.shape)}; expected a number or the leading shape of the query "
+            f"{tuple(query.shape[:-1])}"
+        )
+    return strength.reshape(strength.shape + (1,) * (query.ndim - strength.ndim))
+
+
+def _check_width(what: str, tensor: Tensor, expected: int) -> None:
+    if tensor.shape[-1] != expected:
+        raise ShapeError(f"{what} has shape {tuple(tensor.shape)}, but this score was made for width {expected}")
+
+
+# --- the modules ----------------------------------------------------------------------------------------------------
+
+
+class DotProduct(Score):
+    """A score that is a dot product of something made of the query and something made of the key."""
+
+    is_dot = True
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """`(left, right, scale)` with score = scale · left · right."""
+        raise NotImplementedError
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        left, right, scale = self.dot_form(query, prepared)
+        return dot(left, right, scale)
+
+
+@scores.register("dot")
+class Dot(DotProduct):
+    """`q · k`; query and key have one width."""
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        right = prepared.projected
+        if query.shape[-1] != right.shape[-1]:
+            raise ShapeError(
+                f"a dot product needs one width: query has shape {tuple(query.shape)}, key {tuple(right.shape)}; "
+                'use score("general", query_dim=…, key_dim=…) for two widths'
+            )
+        return query, right, self._scale(query.shape[-1])
+
+    def _scale(self, dim: int) -> float:
+        return 1.0
+
+
+@scores.register("scaled_dot")
+class ScaledDot(Dot):
+    """`q · k / √d` (Vaswani 2017, eq. 1).
+
+    Args:
+        scale: instead of 1/√d.
+    """
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def _scale(self, dim: int) -> float:
+        if self.scale is not None:
+            return self.scale
+        return 1.0 / math.sqrt(dim) if dim else 1.0
+
+
+@scores.register("general", "bilinear")
+class General(DotProduct):
+    """`qᵀ W k`, W of shape (query_dim, key_dim); with a rank, W = UᵀV and the score is (Uq)·(Vk).
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        rank: None for the full W; otherwise the number of rows of U `(rank, query_dim)` and V `(rank, key_dim)`.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, rank: int | None = None) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim, self.rank = query_dim, key_dim, rank
+        if rank is None:
+            self.weight = _matrix(query_dim, key_dim)
+        else:
+            self.query_weight = _matrix(rank, query_dim)
+            self.key_weight = _matrix(rank, key_dim)
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        _check_width("key", key, self.key_dim)
+        return Prepared(key, key if self.rank is None else F.linear(key, self.key_weight))
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        _check_width("query", query, self.query_dim)
+        left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
+        return left, prepared.projected, 1.0
+
+
+@scores.register("additive", "concat")
+class Additive(Score):
+    """`vᵀ tanh(W q + U k)` (Bahdanau 2015, A.1.2); the three widths are independent.
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        hidden_dim: width of v.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim, self.hidden_dim = query_dim, key_dim, hidden_dim
+        self.query_weight = _matrix(hidden_dim, query_dim)
+        self.key_weight = _matrix(hidden_dim, key_dim)
+        self.vector = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.uniform_(self.vector, -1 / math.sqrt(hidden_dim), 1 / math.sqrt(hidden_dim))
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        _check_width("key", key, self.key_dim)
+        return Prepared(key, F.linear(key, self.key_weight))
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        _check_width("query", query, self.query_dim)
+        return _additive(F.linear(query, self.query_weight), prepared.projected, self.vector)
+
+
+@scores.register("cosine")
+class Cosine(DotProduct):
+    """`β · cos(q, k)` (Graves 2014, eq. 5–6).
+
+    Args:
+        strength: β, a number or a tensor of shape (batch,), (batch, queries) or (batch, heads, queries). A β that
+            changes by step is given by making the score at the step: it has no parameters.
+    """
+
+    def __init__(self, strength: float | Tensor = 1.0) -> None:
+        super().__init__()
+        self.strength = strength
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        return Prepared(key, _unit(key))
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        right = prepared.projected
+        if query.shape[-1] != right.shape[-1]:
+            raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
+        return _unit(query) * _per_query(self.strength, query), right, 1.0
+
+
+@scores.register("location")
+class Location(Score):
+    """`W s`, scores of fixed positions from the query alone (Luong 2015, eq. 8).
+
+    Args:
+        query_dim: width of the queries.
+        positions: the most keys there may be; fewer are sliced, more are an error.
+    """
+
+    by_content = False
+
+    def __init__(self, query_dim: int, positions: int) -> None:
+        super().__init__()
+        self.query_dim = query_dim
+        self.weight = _matrix(positions, query_dim)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        _check_width("query", query, self.query_dim)
+        return location(query, self.weight, prepared.key.shape[-2])
+
+
+@scores.register("feed_forward")
+class FeedForward(Location):
+    """One linear layer over [input; state], which the caller concatenates to the query (the tutorial variant).
+
+    Args:
+        query_dim: input width + state width.
+        positions: the most keys there may be; fewer are sliced, more are an error.
+    """
+
+    def __init__(self, query_dim: int, positions: int) -> None:
+        super().__init__(query_dim, positions)
+        self.bias = nn.Parameter(torch.zeros(positions))
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        _check_width("query", query, self.query_dim)
+        return feed_forward(query, self.weight, self.bias, prepared.key.shape[-2])
+
+
+@scores.register("location_aware")
+class LocationAware(Additive):
+    """`vᵀ tanh(W q + U k + T f)`, f = F ∗ earlier weights (Chorowski 2015, eq. 8–9).
+
+    With the sum of all earlier weights in their place it is coverage. They change by step and are bound at the call:
+    `score.bind(previous=weights)`, of shape (batch, keys) or (batch, queries, keys); unbound they are 0.
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        hidden_dim: width of v.
+        channels: number of filters in F.
+        kernel_size: width of a filter in positions, odd.
+    """
+
+    by_content = False
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int, channels: int = 8, kernel_size: int = 5) -> None:
+        super().__init__(query_dim, key_dim, hidden_dim)
+        if kernel_size % 2 == 0:
+            raise ConfigError(f"kernel_size must be odd, so that a filter has a centre; it was {kernel_size}")
+        self.features = nn.Conv1d(1, channels, kernel_size, padding=kernel_size // 2, bias=False)
+        self.feature_weight = _matrix(hidden_dim, channels)
+
+    def forward(
+        self,
+        query: Float[Tensor, "*lead queries query_dim"],
+        prepared: Prepared,
+        previous: Tensor | None = None,
+    ) -> Float[Tensor, "*lead queries keys"]:
+        _check_width("query", query, self.query_dim)
+        hidden = F.linear(query, self.query_weight).unsqueeze(-2) + prepared.projected.unsqueeze(-3)
+        if previous is not None:
+            hidden = hidden + self._earlier(previous, query, prepared.key.shape[-2])
+        return wide(torch.matmul(wide(torch.tanh(hidden)), wide(self.vector)))
+
+    def _earlier(self, previous: Tensor, query: Tensor, keys: int) -> Tensor:
+        """Features of the earlier weights, (…, 1 or queries, keys, hidden)."""
+        batch, queries = query.shape[0], query.shape[-2]
+        if tuple(previous.shape) not in ((batch, keys), (*query.shape[:-1], keys)):
+            raise ShapeError(
+                f"previous has shape {tuple(previous.shape)}; expected {(batch, keys)} or {(*query.shape[:-1], keys)}"
+            )
+        if keys == 0:
+            return previous.new_zeros(*query.shape[:-1], 0, self.hidden_dim)
+        rows = previous.to(self.features.weight.dtype).reshape(-1, 1, keys)
+        filtered = self.features(rows).transpose(-2, -1)  # (rows, keys, channels)
+        lead = (batch,) + (1,) * (query.ndim - 2) if previous.ndim == 2 else (*query.shape[:-2], queries)
+        return F.linear(filtered, self.feature_weight).reshape(*lead, keys, self.hidden_dim)
+
+
+class PerHead(Score):
+    """One score a head, for queries and keys of shape (batch, heads, positions, dim).
+
+    Args:
+        each: the scores, in the order of the heads.
+    """
+
+    def __init__(self, each: Sequence[Score]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(each)
+        self.by_content = all(one.by_content for one in each)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        heads = query.shape[1] if query.ndim == 4 else 0
+        if heads != len(self.each):
+            raise ShapeError(
+                f"{len(self.each)} scores were given, one a head; the query has shape {tuple(query.shape)}"
+            )
+        by_head = [one(query[:, h], one.prepare(prepared.key[:, h])) for h, one in enumerate(self.each)]
+        return torch.stack(by_head, dim=1)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    weight = nn.Parameter(torch.empty(rows, columns))
+    if weight.numel():
+        nn.init.xavier_uniform_(weight)
+    return weight
