@@ -1,0 +1,132 @@
+"""Where a run is: all that changes from step to step besides tensors and generators, as plain JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol, runtime_checkable
+
+from regard.errors import DataError
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """What training asks of data. Both must depend on their arguments alone, or a resumed run could not go on."""
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """The epoch's batches in order, each a list of item numbers."""
+        ...
+
+    def load(self, indices: list[int]) -> Any:
+        """The batch of these items (never none of them), with a method `to(device)`."""
+        ...
+
+
+@dataclass
+class Sums:
+    """What a number of updates came to."""
+
+    loss: float = 0.0
+    tokens: float = 0.0
+    correct: float = 0.0
+    norm: float = 0.0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: "Sums") -> None:
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def summary(self) -> dict[str, float]:
+        """Mean loss a token in nats, the part of tokens that were right, and the mean gradient norm."""
+        tokens = max(1.0, self.tokens)
+        return {
+            "loss": self.loss / tokens,
+            "accuracy": self.correct / tokens,
+            "gradient_norm": self.norm / max(1, self.steps),
+            "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
+        }
+
+
+@dataclass
+class Place:
+    """Where a run is, and what early stopping and the log must remember.
+
+    Attributes:
+        step: updates made.
+        epoch, position: the next batch is number `position` of the plan of `epoch`.
+        seconds: spent training, validation included, over all resumes.
+        total: what all updates came to; its seconds leave validation and saving out.
+        interval: the same since the last line of the log.
+        best: the best value of the monitored metric; `best_step` is where it was reached.
+        waited: validations since the best one.
+        metrics: of the last validation; `best_metrics` of the best.
+        validated: the step of the last validation.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    total: Sums = field(default_factory=Sums)
+    interval: Sums = field(default_factory=Sums)
+    best: float | None = None
+    best_step: int | None = None
+    best_metrics: dict[str, float] = field(default_factory=dict)
+    waited: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    validated: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> "Place":
+        return cls(**{**saved, "total": Sums(**saved["total"]), "interval": Sums(**saved["interval"])})
+
+    def judge(self, value: float, better: str) -> bool:
+        """Take in a validation's value; true if it is the best so far. NaN never is."""
+        if value != value:
+            good = False
+        elif self.best is None:
+            good = True
+        else:
+            good = value < self.best if better == "min" else value > self.best
+        if good:
+            self.best, self.best_step, self.best_metrics, self.waited = value, self.step, dict(self.metrics), 0
+        else:
+            self.waited += 1
+        return good
+
+
+class Reader:
+    """Takes batches in order. An update never joins batches of two epochs, so the last one of an epoch may be smaller."""
+
+    def __init__(self, batches: Batches, accumulation: int) -> None:
+        self.batches = batches
+        self.accumulation = accumulation
+        self._epoch: int | None = None
+        self._plan: Sequence[list[int]] = []
+
+    def plan(self, epoch: int) -> Sequence[list[int]]:
+        if epoch != self._epoch:
+            self._plan, self._epoch = self.batches.plan(epoch), epoch
+            if not self._plan:
+                raise DataError(f"epoch {epoch} has no batches: there is nothing to train on; give at least one item")
+        return self._plan
+
+    def steps(self, epoch: int) -> int:
+        """Updates that the epoch's batches make."""
+        return -(-len(self.plan(epoch)) // self.accumulation)
+
+    def take(self, place: Place) -> list[list[int]]:
+        """The batches of the next update; the place moves behind them."""
+        plan = self.plan(place.epoch)
+        taken = list(plan[place.position : place.position + self.accumulation])
+        place.position += len(taken)
+        if place.position >= len(plan):
+            place.epoch, place.position = place.epoch + 1, 0
+        return taken
+
+    def digest(self, epoch: int) -> str:
+        """A fingerprint of the epoch's plan, by which a resumed run knows that it has the same data and order."""
+        return sha256(repr([list(indices) for indices in self.plan(epoch)]).encode()).hexdigest()
