@@ -1,0 +1,31 @@
+"""Draws that are the same on every machine and every Python.
+
+Only `random.Random.random()` is promised never to change for a seed; `shuffle` and `choice` are not, so they are made of it here.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+class Chance:
+    """A seeded source of draws; any printable values together make the seed."""
+
+    def __init__(self, *seed: int | str) -> None:
+        self._random = random.Random("/".join(map(str, seed))).random
+
+    def __call__(self) -> float:
+        return self._random()
+
+    def below(self, count: int) -> int:
+        """A whole number from 0 to count - 1."""
+        return int(self._random() * count)
+
+    def choose(self, items: Sequence[Item]) -> Item:
+        return items[self.below(len(items))]
+
+    def shuffled(self, items: Sequence[Item]) -> list[Item]:
+        keys = [self._random() for _ in items]
+        return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]

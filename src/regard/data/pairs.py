@@ -1,0 +1,118 @@
+"""Pairs of a sentence and its translation, from the three kinds of file."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.lines import iterate_lines, read_lines
+from regard.errors import DataError
+
+Links = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence, its translation, and where they were read.
+
+    Attributes:
+        source: text that is read.
+        target: text that is written.
+        origin: file (or maker) that the pair comes from, for messages.
+        line: line number there, from 1.
+        links: sure gold links (source word, target word), counted from 0 in the units of `regard.data.units`; None if unknown.
+        possible: links that are acceptable too, a superset of `links`; None if unknown.
+    """
+
+    source: str
+    target: str
+    origin: str
+    line: int
+    links: Links | None = None
+    possible: Links | None = None
+
+    @property
+    def place(self) -> str:
+        """File and line, as messages name it."""
+        return f"{self.origin}, line {self.line}"
+
+
+def read_pairs(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> list[Pair]:
+    """Two files in which line i translates line i. Empty lines stay, so that the pairing cannot shift.
+
+    Raises:
+        DataError: the files differ in their number of lines; both are named with their counts.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{source} has {len(sources)} lines and {target} has {len(targets)}; line i of one must translate line i of the "
+            "other, so both need the same number"
+        )
+    origin = str(Path(source))
+    return [Pair(one, other, origin, line) for line, (one, other) in enumerate(zip(sources, targets, strict=True), 1)]
+
+
+def read_tsv(path: str | os.PathLike[str]) -> list[Pair]:
+    """Lines of source<TAB>target; further columns (a licence, an attribution) are allowed and left alone."""
+    return list(_tsv(path))
+
+
+def _tsv(path: str | os.PathLike[str]) -> Iterator[Pair]:
+    origin = str(Path(path))
+    for number, line in enumerate(iterate_lines(path), 1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise DataError(f"{origin}, line {number}: no tab; source<TAB>target is expected, got {_short(line)}")
+        yield Pair(columns[0], columns[1], origin, number)
+
+
+def read_jsonl(path: str | os.PathLike[str]) -> list[Pair]:
+    """Lines of ``{"source": …, "target": …}``, with sure ``"links": [[0, 1], …]`` and ``"possible"`` ones if known."""
+    return list(_jsonl(path))
+
+
+def _jsonl(path: str | os.PathLike[str]) -> Iterator[Pair]:
+    origin = str(Path(path))
+    for number, line in enumerate(iterate_lines(path), 1):
+        place = f"{origin}, line {number}"
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{place}: not JSON ({error}); got {_short(line)}") from error
+        if not isinstance(item, dict):
+            raise DataError(f'{place}: an object {{"source": …, "target": …}} is expected, got {_short(line)}')
+        texts = []
+        for side in ("source", "target"):
+            text = item.get(side)
+            if not isinstance(text, str):
+                raise DataError(f"{place}: {side!r} must be a text, got {_short(json.dumps(text))}")
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                raise DataError(f"{place}: {side!r} holds half of a surrogate pair, which is no character")
+            if "\n" in text or "\r" in text:
+                raise DataError(f"{place}: {side!r} holds a line break; one line in is one line out, so split it first")
+            texts.append(text)
+        links = _links(item.get("links"), f"{place}: 'links'")
+        possible = _links(item.get("possible"), f"{place}: 'possible'")
+        if links is not None:
+            possible = links | (possible or frozenset())
+        yield Pair(texts[0], texts[1], origin, number, links, possible)
+
+
+def _links(value: object, place: str) -> Links | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        whole = [link for link in value if isinstance(link, list) and len(link) == 2 and all(map(_is_index, link))]
+        if len(whole) == len(value):
+            return frozenset((source, target) for source, target in whole)
+    raise DataError(f"{place} must be [[source word, target word], …] counted from 0, got {_short(json.dumps(value))}")
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "…")

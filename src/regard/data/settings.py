@@ -1,0 +1,87 @@
+"""What to read, how to cut it into units and how to batch it. No torch here: the command line reads this file first."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Language = Literal["en", "fr", "de", "es", "zh"]
+TokenizerKind = Literal["words", "characters", "bpe", "sentencepiece"]
+OnLong = Literal["error", "drop", "cut"]
+
+
+class PhraseSettings(BaseModel):
+    """The built-in phrases: dates, times, durations, numbers and prices, with their true alignment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: Language = Field("en", description="language that is read")
+    target: Language = Field("fr", description="language that is written")
+    count: int = Field(20_000, ge=1, description="how many phrases to make")
+    seed: int = Field(0, ge=0, description="draws the phrases; one seed gives the same phrases on every machine")
+
+    @model_validator(mode="after")
+    def _two_languages(self) -> Self:
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.source!r}; choose two languages")
+        return self
+
+
+class CorpusSettings(BaseModel):
+    """Where sentence pairs come from: two line-aligned files, one TSV, one JSONL, or the built-in phrases."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: Path | None = Field(None, description="file of source lines, plain or .gz, UTF-8")
+    target: Path | None = Field(None, description="file of target lines, line i translates line i of `source`")
+    tsv: Path | None = Field(None, description="file of source<TAB>target lines; further columns are left alone")
+    jsonl: Path | None = Field(None, description='file of {"source": …, "target": …} lines, "links" optional')
+    phrases: PhraseSettings | None = Field(None, description="make the built-in phrases instead of reading a file")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            given, missing = ("source", "target") if self.target is None else ("target", "source")
+            raise ValueError(f"`{given}` is given without `{missing}`; line-aligned text needs both files")
+        given = [name for name in ("source", "tsv", "jsonl", "phrases") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"choose one origin of pairs; given are {', '.join(f'`{name}`' for name in given)}")
+        return self
+
+    @property
+    def given(self) -> bool:
+        """Whether any origin is named."""
+        return any(getattr(self, name) is not None for name in ("source", "tsv", "jsonl", "phrases"))
+
+
+class DataSettings(CorpusSettings):
+    """Training pairs, held-out pairs, tokenizers and batches."""
+
+    validation: CorpusSettings | None = Field(None, description="held-out pairs; left out, some training pairs are kept")
+    held_out: int | None = Field(
+        None, ge=1, description="pairs kept for validation where none are given (default: a twentieth, at most 1000)"
+    )
+    tokenizer: TokenizerKind = Field("bpe", description="units of the text")
+    vocabulary_size: int = Field(4_000, ge=5, description="entries at most, with the four special ones, a side")
+    shared_vocabulary: bool = Field(False, description="one vocabulary for source and target")
+    sentencepiece_model: Path | None = Field(None, description="a trained .model file, for tokenizer=sentencepiece")
+    sentencepiece_target_model: Path | None = Field(None, description="another .model for the target side")
+    lower: bool = Field(False, description="fold upper case to lower case")
+    max_length: int = Field(256, ge=2, description="tokens in a line at most, the end mark counted")
+    on_long: OnLong = Field("drop", description="what happens to a longer line: an error, dropping the pair, or a cut")
+    tokens: int = Field(2_000, ge=1, description="positions of a batch at most, a side, padding counted")
+    bucket: Literal["length", "equal"] = Field("equal", description="batches of similar, or of equal, source length")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.tokenizer == "sentencepiece" and self.sentencepiece_model is None:
+            raise ValueError("tokenizer=sentencepiece reads a trained model; name it: sentencepiece_model=FILE.model")
+        if self.tokenizer != "sentencepiece" and (self.sentencepiece_model or self.sentencepiece_target_model):
+            raise ValueError(f"a SentencePiece model is given, but tokenizer={self.tokenizer}; use tokenizer=sentencepiece")
+        if self.shared_vocabulary and self.sentencepiece_target_model is not None:
+            raise ValueError("shared_vocabulary uses one model; leave out sentencepiece_target_model")
+        if self.validation is not None and not self.validation.given:
+            raise ValueError("`validation` names no files; give source and target, tsv, jsonl or phrases")
+        if self.validation is not None and self.held_out is not None:
+            raise ValueError("`held_out` takes pairs from the training data, but `validation` is given; leave one out")
+        return self
