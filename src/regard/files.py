@@ -11,7 +11,7 @@ from typing import Any
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
     """Write a file so that a reader, or a kill at any moment, sees the old content or the new, never a part.
 
-    Text is written as UTF-8 with "\n" on every platform.
+    Text is written as UTF-8, its line breaks unchanged on every platform.
     """
     raw = content.encode("utf-8") if isinstance(content, str) else content
     return replace_atomically(path, lambda temporary: temporary.write_bytes(raw))
@@ -30,7 +30,7 @@ def replace_atomically(path: str | os.PathLike[str], write: Callable[[Path], Any
             os.fsync(written.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
     return target
@@ -47,7 +47,7 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename durable; Windows has no handle for a folder and needs none."""
     if os.name != "posix":
         return

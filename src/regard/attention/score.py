@@ -4,8 +4,8 @@ A score is a small module in two halves: `prepare(key)` is done once a sequence,
 `general` and `location` follow Luong, Pham & Manning (2015), `additive` Bahdanau, Cho & Bengio (2015), `scaled_dot`
 Vaswani et al. (2017), `cosine` Graves, Wayne & Danihelka (2014), `location_aware` Chorowski et al. (2015).
 
-Every score is returned in at least float32: a half-precision score of 1,000 is off by one half, which softmax would turn
-into a factor of 1.6.
+Every score is computed in at least float32, inside autocast too: a half-precision score of 1,000 is off by one half,
+which softmax would turn into a factor of 1.6.
 """
 
 import math
@@ -88,6 +88,11 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast does not narrow what `wide` has widened."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
 # --- the functional twins -------------------------------------------------------------------------------------------
 
 
@@ -95,7 +100,8 @@ def dot(
     query: Float[Tensor, "*lead queries dim"], key: Float[Tensor, "*#lead keys dim"], scale: float = 1.0
 ) -> Float[Tensor, "*lead queries keys"]:
     """`q · k × scale` (Luong 2015, eq. 8 "dot"; with scale 1/√d Vaswani 2017, eq. 1)."""
-    return wide(torch.matmul(wide(query) * scale, wide(key).transpose(-2, -1)))
+    with full_precision(query):
+        return torch.matmul(wide(query) * scale, wide(key).transpose(-2, -1))
 
 
 def general(
@@ -121,8 +127,13 @@ def additive(
 def _additive(
     query: Float[Tensor, "*lead queries hidden"], key: Float[Tensor, "*#lead keys hidden"], vector: Tensor
 ) -> Float[Tensor, "*lead queries keys"]:
-    pairs = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (…, queries, keys, hidden)
-    return wide(torch.matmul(wide(pairs), wide(vector)))
+    return _weigh_pairs(wide(query).unsqueeze(-2) + wide(key).unsqueeze(-3), vector)
+
+
+def _weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
+    """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys)."""
+    with full_precision(pairs):
+        return torch.matmul(torch.tanh(pairs), wide(vector))
 
 
 def cosine(
@@ -395,10 +406,10 @@ class LocationAware(Additive):
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
         _check_width("query", query, self.query_dim)
-        hidden = F.linear(query, self.query_weight).unsqueeze(-2) + prepared.projected.unsqueeze(-3)
+        pairs = wide(F.linear(query, self.query_weight)).unsqueeze(-2) + wide(prepared.projected).unsqueeze(-3)
         if previous is not None:
-            hidden = hidden + self._earlier(previous, query, prepared.key.shape[-2])
-        return wide(torch.matmul(wide(torch.tanh(hidden)), wide(self.vector)))
+            pairs = pairs + self._earlier(previous, query, prepared.key.shape[-2])
+        return _weigh_pairs(pairs, self.vector)
 
     def _earlier(self, previous: Tensor, query: Tensor, keys: int) -> Tensor:
         """Features of the earlier weights, (…, 1 or queries, keys, hidden)."""

@@ -1,0 +1,51 @@
+"""regard: attention, the whole family. Score, normalize, refocus, read.
+
+Names are imported on first use, so that the command line starts without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "attend": "regard.attention.attend",
+    "Attended": "regard.attention.attend",
+    "Attention": "regard.attention.attend",
+    "explain": "regard.attention.attend",
+    "score": "regard.attention.score",
+    "normalizer": "regard.attention.normalize",
+    "position": "regard.attention.position",
+    "preset": "regard.attention.presets",
+    "record": "regard.attention.record",
+    "family": "regard.attention.family",
+    "MultiHeadAttention": "regard.attention.multihead",
+    "load": "regard.tasks.load",
+}
+_ROOMS = {"masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
+
+__all__ = [*_HOME, *_ROOMS, "__version__"]
+
+if TYPE_CHECKING:
+    from regard.attention import masks, refocus
+    from regard.attention.attend import Attended, Attention, attend, explain
+    from regard.attention.family import family
+    from regard.attention.multihead import MultiHeadAttention
+    from regard.attention.normalize import normalizer
+    from regard.attention.position import position
+    from regard.attention.presets import preset
+    from regard.attention.record import record
+    from regard.attention.score import score
+    from regard.tasks.load import load
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,150 @@
+"""attend: score, normalize, refocus, read. The one function under every attention of this library."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.attended import Attended
+from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score
+from regard.attention.masks import MaskLike
+from regard.attention.score import Prepared
+
+__all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
+
+
+def attend(
+    query: Float[Tensor, "batch *heads queries query_dim"],
+    key: Float[Tensor, "batch *key_heads keys key_dim"] | Prepared,
+    value: Float[Tensor, "batch *key_heads keys value_dim"] | None = None,
+    *,
+    score: ScoreLike = "scaled_dot",
+    normalizer: NormalizerLike = "softmax",
+    mask: MaskLike | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    refocus: RefocusLike | None = None,
+    dropout: float = 0.0,
+    weights: bool = False,
+) -> Attended:
+    """Attend: `context = read(refocus(normalize(score(query, key) + bias)), value)`.
+
+    In the notation of Vaswani et al. (2017, eq. 1) with rows: softmax(QKᵀ/√d)V; the literature with columns writes
+    V·softmax(KᵀQ/√d), the same numbers transposed.
+
+    Args:
+        query: `(batch, queries, query_dim)` or `(batch, heads, queries, query_dim)`.
+        key: `(batch, keys, key_dim)` or `(batch, key_heads, keys, key_dim)`, where key_heads divides heads; or what
+            `score.prepare(key)` gave, so that a decoder projects its keys once.
+        value: as many as keys, any width. None is the pointer: the weights are the answer.
+        score: a Score, or the name of one without parameters.
+        normalizer: a Normalizer or its name.
+        mask: who may see whom: one of `regard.masks`, a bool tensor (True = may be seen; the shapes of `masks.keep`)
+            or a function of (b, h, q, k). A query that may see nothing reads 0.
+        bias: added to the scores before the mask, broadcastable to them.
+        refocus: a callable weights → weights or a list of them, applied left to right after normalising; weight that
+            lands on hidden keys is set to 0.
+        dropout: always applied (modules pass 0 in eval); it never shows in the weights.
+        weights: make the weights at once instead of on access, for compile, export and vmap.
+
+    Returns:
+        Attended: `context` `(batch, [heads,] queries, value_dim)` in the query's dtype, and `weights`, `log_weights`.
+
+    Raises:
+        ShapeError: sizes that do not fit together, with each shape.
+        MaskError: something that is not a mask given as one; a mask of a wrong shape.
+        ConfigError: an unknown part, or the name of a part that has parameters.
+
+    Double backward and forward-mode derivatives: the explicit path has them; the fused path is left by itself inside
+    vmap and jvp, and for double backward by `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`.
+    """
+    return Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout).walk(at_once=weights)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which path a call takes and why."""
+
+    path: str
+    reasons: tuple[str, ...]
+    guarded: bool
+
+    def __str__(self) -> str:
+        lines = [f"path: {self.path}", *(f"  because {reason}" for reason in self.reasons)]
+        if self.guarded:
+            lines.append("  hidden content is cleaned first: it is not finite, or the call cannot look at its numbers")
+        return "\n".join(lines)
+
+
+def explain(
+    query: Float[Tensor, "batch *heads queries query_dim"],
+    key: Float[Tensor, "batch *key_heads keys key_dim"] | Prepared,
+    value: Float[Tensor, "batch *key_heads keys value_dim"] | None = None,
+    *,
+    score: ScoreLike = "scaled_dot",
+    normalizer: NormalizerLike = "softmax",
+    mask: MaskLike | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    refocus: RefocusLike | None = None,
+    dropout: float = 0.0,
+) -> Explanation:
+    """Say which path `attend` would take with these arguments, and why; nothing is computed. Meta tensors will do."""
+    choice, guarded = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout).choose()
+    return Explanation(choice.path, choice.reasons, guarded)
+
+
+class Attention(nn.Module):
+    """An attention as a module: its parts, and `attend` over them.
+
+    Args:
+        score: a Score, or the name of one without parameters.
+        normalizer: a Normalizer or its name.
+        refocus: callables weights → weights that hold for every call; more can be bound at the call.
+        dropout: on the weights, in training only.
+    """
+
+    def __init__(
+        self,
+        score: ScoreLike = "scaled_dot",
+        normalizer: NormalizerLike = "softmax",
+        refocus: RefocusLike | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.score = as_score(score)
+        self.normalizer = as_normalizer(normalizer)
+        self.refocus = _steps(refocus)
+        self.dropout = dropout
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """What depends on the keys alone, made once a sequence and passed in the key's place."""
+        return self.score.prepare(key)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch *heads queries query_dim"],
+        key: Float[Tensor, "batch *key_heads keys key_dim"] | Prepared,
+        value: Float[Tensor, "batch *key_heads keys value_dim"] | None = None,
+        *,
+        mask: MaskLike | None = None,
+        bias: Float[Tensor, "..."] | None = None,
+        refocus: RefocusLike | None = None,
+        weights: bool = False,
+        **now: object,
+    ) -> Attended:
+        """See `attend`; further arguments are bound to the score for this call, e.g. `previous=weights`."""
+        return attend(
+            query,
+            key,
+            value,
+            score=self.score.bind(**now) if now and not isinstance(self.score, str) else self.score,
+            normalizer=self.normalizer,
+            mask=mask,
+            bias=bias,
+            refocus=(*self.refocus, *_steps(refocus)),
+            dropout=self.dropout if self.training else 0.0,
+            weights=weights,
+        )
+
+
+def _steps(refocus: RefocusLike | None) -> tuple:
+    return () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)

@@ -1,0 +1,118 @@
+"""Attended: what an attention gives, a context and how it came about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from regard.errors import RegardError
+
+
+class Attended:
+    """A context and the weights that made it.
+
+    Attributes:
+        context: `(batch, [heads,] queries, value_dim)`, or None where there was no value (a pointer).
+        log_prob: the log-probability of a draw, `(batch, [heads,] queries)`, or None.
+
+    `weights` and `log_weights` are made on first access and differentiable while the graph lives. Nothing about the
+    context depends on whether anybody looks. Attended is a pytree of the tensors that it holds at that time: what was not
+    made yet does not pass through vmap, export or a tree map, so ask for it with `attend(…, weights=True)`.
+    """
+
+    def __init__(
+        self,
+        context: Tensor | None,
+        *,
+        weights: Tensor | None = None,
+        log_weights: Tensor | None = None,
+        log_prob: Tensor | None = None,
+        source: "Source | None" = None,
+    ) -> None:
+        self.context = context
+        self.log_prob = log_prob
+        self._weights = weights
+        self._log_weights = log_weights
+        self._source = source
+
+    @property
+    def weights(self) -> Float[Tensor, "*lead queries keys"]:
+        """After refocus, without dropout; the same draw as the context's where the normalizer draws."""
+        if self._weights is None:
+            self._weights = self._made_from().weights()
+        return self._weights
+
+    @property
+    def log_weights(self) -> Float[Tensor, "*lead queries keys"]:
+        """Logarithm of the weights after the mask and before refocus, −inf at hidden keys: the pointer's loss."""
+        if self._log_weights is None:
+            self._log_weights = self._made_from().log_weights()
+        return self._log_weights
+
+    def with_context(self, context: Tensor | None) -> "Attended":
+        """The same attention with another context, e.g. after an output projection."""
+        return Attended(
+            context,
+            weights=self._weights,
+            log_weights=self._log_weights,
+            log_prob=self.log_prob,
+            source=self._source,
+        )
+
+    def _made_from(self) -> "Source":
+        if self._source is None:
+            raise RegardError(
+                "these weights were not made with the context, and what made it is gone (it passed through "
+                "torch.compile, torch.export, vmap or a tree map). Call attend(…, weights=True)"
+            )
+        return self._source
+
+    def __repr__(self) -> str:
+        context = None if self.context is None else tuple(self.context.shape)
+        return f"Attended(context={context}, weights={'made' if self._weights is not None else 'on access'})"
+
+
+@dataclass(frozen=True)
+class Source:
+    """How to make the weights again from what made the context."""
+
+    weights: Callable[[], Tensor]
+    log_weights: Callable[[], Tensor]
+
+
+_FIELDS = ("context", "_weights", "_log_weights", "log_prob")
+
+
+def _flatten(attended: Attended) -> tuple[list[Tensor], tuple[str, ...]]:
+    held = tuple(name for name in _FIELDS if getattr(attended, name) is not None)
+    return [getattr(attended, name) for name in held], held
+
+
+def _unflatten(tensors: Any, held: tuple[str, ...]) -> Attended:
+    by_name = dict(zip(held, tensors, strict=True))
+    return Attended(
+        by_name.get("context"),
+        weights=by_name.get("_weights"),
+        log_weights=by_name.get("_log_weights"),
+        log_prob=by_name.get("log_prob"),
+    )
+
+
+pytree.register_pytree_node(
+    Attended,
+    _flatten,
+    _unflatten,
+    serialized_type_name="regard.Attended",
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,
+)
+
+
+def transformed() -> bool:
+    """Whether the call is inside vmap, jvp or forward-mode differentiation."""
+    inside = torch._C._functorch.peek_interpreter_stack() is not None
+    return inside or torch.autograd.forward_ad._current_level >= 0

@@ -1,0 +1,312 @@
+"""One call of attend: its parts resolved and checked, the path chosen, the paths walked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import guard as guarding
+from regard.attention.attended import Attended, Source, transformed
+from regard.attention.masks import Causal, Mask, MaskLike, Sizes, as_mask
+from regard.attention.normalize import Normalizer, Softmax, normalizers
+from regard.attention.score import Bound, DotProduct, Prepared, Score, full_precision, scores, wide
+from regard.errors import ConfigError, MaskError, ShapeError
+from regard.kernels import dispatch
+from regard.kernels.sdpa import fused
+
+ScoreLike = str | Score | Bound
+NormalizerLike = str | Normalizer
+RefocusLike = Sequence[Callable[[Tensor], Tensor]] | Callable[[Tensor], Tensor]
+
+_ready: dict[tuple[str, str], Any] = {}
+
+
+def as_score(given: ScoreLike) -> Score | Bound:
+    """A score given by name (if it has no parameters) or made already."""
+    return given if not isinstance(given, str) else _by_name(scores, given)
+
+
+def as_normalizer(given: NormalizerLike) -> Normalizer:
+    """A normalizer given by name or made already."""
+    made: Normalizer = given if not isinstance(given, str) else _by_name(normalizers, given)
+    return made
+
+
+def _by_name(registry: Any, name: str) -> Any:
+    """Parts without parameters are the same for every call and made once."""
+    if (registry.kind, name) not in _ready:
+        try:
+            part = registry.make(name)
+        except ConfigError as error:
+            if name not in registry:
+                raise
+            raise ConfigError(
+                f"the {registry.kind} {name!r} has sizes or parameters: make it once with "
+                f"regard.{registry.kind}({name!r}, …) and pass that instead of its name"
+            ) from error
+        _ready[registry.kind, name] = part
+    return _ready[registry.kind, name]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A checked call. Tensors are `(batch, [heads,] positions, dim)`."""
+
+    query: Tensor
+    key: Tensor
+    prepared: Prepared | None
+    value: Tensor | None
+    score: Score | Bound
+    normalizer: Normalizer
+    mask: Mask | None
+    bias: Tensor | None
+    refocus: tuple[Callable[[Tensor], Tensor], ...]
+    dropout: float
+    sizes: Sizes
+
+    @staticmethod
+    def of(
+        query: Tensor,
+        key: Tensor | Prepared,
+        value: Tensor | None,
+        score: ScoreLike,
+        normalizer: NormalizerLike,
+        mask: MaskLike | None,
+        bias: Tensor | None,
+        refocus: RefocusLike | None,
+        dropout: float,
+    ) -> "Call":
+        """Resolve names and check what can be checked without computing."""
+        prepared = key if isinstance(key, Prepared) else None
+        plain = key.key if isinstance(key, Prepared) else key
+        sizes = _sizes(query, plain, value)
+        if not 0.0 <= dropout <= 1.0:
+            raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
+        steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
+        return Call(
+            query,
+            plain,
+            prepared,
+            value,
+            as_score(score),
+            as_normalizer(normalizer),
+            None if mask is None else as_mask(mask),
+            _checked_bias(bias, sizes, query.ndim),
+            steps,
+            dropout,
+            sizes,
+        )
+
+    # --- choosing ---------------------------------------------------------------------------------------------------
+
+    def choose(self) -> tuple[dispatch.Choice, bool]:
+        """The path, and whether hidden content must be guarded against while walking it."""
+        # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
+        blind = torch.compiler.is_compiling() or transformed() or self.query.is_meta
+        hides = self.mask is not None
+        unsafe = hides and not blind and not bool(guarding.is_safe(self.query, self._compared(), self.value))
+        normalizer = self.normalizer
+        facts = dispatch.Facts(
+            score=_name(self.score),
+            is_dot=self.score.is_dot,
+            is_linear=False,
+            normalizer=_name(normalizer),
+            is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
+            has_value=self.value is not None,
+            refocused=bool(self.refocus),
+            dropout=self.dropout,
+            empty=0 in self.query.shape or 0 in self.key.shape,
+            transformed=transformed(),
+            unsafe=unsafe,
+        )
+        return dispatch.choose(facts), hides and (blind or unsafe)
+
+    def _compared(self) -> Tensor:
+        return self.key if self.prepared is None else self.prepared.projected
+
+    # --- walking ----------------------------------------------------------------------------------------------------
+
+    def walk(self, at_once: bool) -> Attended:
+        """Take the chosen path.
+
+        Args:
+            at_once: make the weights now; the context is the same either way.
+        """
+        choice, guarded = self.choose()
+        keep = None
+        whole = choice.path == "fused" and self._causal_square()
+        if self.mask is not None and (guarded or not whole):
+            keep = self.draw()
+        call, spoiled = self._guarded(keep) if guarded and keep is not None else (self, None)
+        if choice.path == "fused":
+            attended = call._fused(keep, spoiled, causal=whole)
+        else:
+            attended = call._explicit(keep, spoiled)
+        if torch.compiler.is_compiling() and not at_once:
+            # A graph cannot carry the recipe of its weights out; what is held already may leave.
+            return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
+        if at_once:
+            return Attended(
+                attended.context,
+                weights=attended.weights,
+                log_weights=attended.log_weights,
+                log_prob=attended.log_prob,
+            )
+        return attended
+
+    def draw(self) -> Tensor | None:
+        """The mask for this call, with as many axes as the scores."""
+        if self.mask is None:
+            return None
+        drawn = self.mask.draw(self.sizes, self.query.device)
+        if self.query.ndim == 3:
+            if drawn.shape[1] != 1:
+                raise MaskError(
+                    f"the mask has {drawn.shape[1]} heads, but the query has shape {tuple(self.query.shape)}"
+                )
+            drawn = drawn.squeeze(1)
+        return drawn
+
+    def _causal_square(self) -> bool:
+        return isinstance(self.mask, Causal) and self.sizes.queries == self.sizes.keys
+
+    def _guarded(self, keep: Tensor) -> tuple["Call", Tensor]:
+        clean = guarding.guard(self.query, self._compared(), self.value, keep)
+        if self.prepared is None:
+            call = replace(self, query=clean.query, key=clean.key, value=clean.value)
+        else:
+            prepared = Prepared(self.prepared.key, clean.key)
+            call = replace(self, query=clean.query, prepared=prepared, value=clean.value)
+        return call, clean.spoiled
+
+    def _ready(self) -> Prepared:
+        return self.score.prepare(self.key) if self.prepared is None else self.prepared
+
+    def _for_all_heads(self, prepared: Prepared) -> Prepared:
+        share = 1 if self.query.ndim == 3 else self.query.shape[1] // self.key.shape[1]
+        if share == 1:
+            return prepared
+        return Prepared(*(tensor.repeat_interleave(share, dim=1) for tensor in prepared))
+
+    def _scores(self, prepared: Prepared) -> Tensor:
+        scores = self.score(self.query, self._for_all_heads(prepared))
+        return scores if self.bias is None else scores + wide(self.bias)
+
+    def _refocused(self, weights: Tensor, keep: Tensor | None) -> Tensor:
+        if not self.refocus:
+            return weights
+        for step in self.refocus:
+            weights = step(weights)
+        # A shift or an interpolation may move weight onto hidden keys; it is dropped, not handed to others.
+        return weights if keep is None else torch.where(keep, weights, 0.0)
+
+    def _explicit(self, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+        scores = self._scores(self._ready())
+        normalized = self.normalizer(scores, keep)
+        log_prob = None
+        if self.normalizer.draws:
+            chosen = normalized.detach() > 0.5
+            log_prob = torch.where(chosen, self.normalizer.log_weights(scores, keep), 0.0).sum(-1).to(self.query.dtype)
+        weights = self._refocused(normalized, keep)
+        context = None if self.value is None else guarding.spoil(self._read(weights), spoiled)
+
+        def log_weights() -> Tensor:
+            return guarding.spoil(self.normalizer.log_weights(scores, keep), spoiled, keep).to(self.query.dtype)
+
+        seen = guarding.spoil(weights, spoiled, keep).to(self.query.dtype)
+        return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
+
+    def _read(self, weights: Tensor) -> Tensor:
+        value = self.value
+        assert value is not None
+        if self.query.ndim == 4 and value.shape[1] != self.query.shape[1]:
+            value = value.repeat_interleave(self.query.shape[1] // value.shape[1], dim=1)
+        if self.dropout > 0:
+            weights = F.dropout(weights, self.dropout)
+        return torch.matmul(weights.to(value.dtype), value).to(self.query.dtype)
+
+    def _fused(self, keep: Tensor | None, spoiled: Tensor | None, causal: bool) -> Attended:
+        assert isinstance(self.score, DotProduct) and self.value is not None
+        prepared = self._ready()
+        left, right, scale = self.score.dot_form(self.query, prepared)
+        scale = scale / float(self.normalizer.temperature)
+        bias = self.bias if self.bias is None else wide(self.bias) / float(self.normalizer.temperature)
+        value = self.value
+        if not torch.is_autocast_enabled(left.device.type):
+            kind = torch.promote_types(left.dtype, value.dtype)
+            left, right, value = left.to(kind), right.to(kind), value.to(kind)
+        context = fused(left, right, value, keep=keep, bias=bias, causal=causal and keep is None, scale=scale)
+        context = guarding.spoil(context.to(self.query.dtype), spoiled)
+
+        def again(make: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[], Tensor]:
+            def made() -> Tensor:
+                seen = keep if keep is not None else self.draw()
+                with full_precision(self.query):
+                    return guarding.spoil(make(self._scores(prepared), seen), spoiled, seen).to(self.query.dtype)
+
+            return made
+
+        return Attended(context, source=Source(again(self.normalizer), again(self.normalizer.log_weights)))
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _name(part: Any) -> str:
+    if isinstance(part, Bound):
+        part = part.score
+    registry = scores if isinstance(part, Score) else normalizers
+    for name in registry:
+        if registry.maker(name) is type(part):
+            return name
+    return type(part).__name__
+
+
+def _sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
+    given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
+    given += "" if value is None else f", value {tuple(value.shape)}"
+    tensors = [query, key] if value is None else [query, key, value]
+    if query.ndim not in (3, 4) or any(tensor.ndim != query.ndim for tensor in tensors):
+        raise ShapeError(
+            f"expected query, key and value all (batch, positions, dim) or all (batch, heads, positions, dim); got {given}"
+        )
+    if any(tensor.shape[0] != query.shape[0] for tensor in tensors):
+        raise ShapeError(f"query, key and value must have one batch size; got {given}")
+    if value is not None and value.shape[:-1] != key.shape[:-1]:
+        raise ShapeError(f"key and value must agree in all axes but the last: a value for each key; got {given}")
+    if query.ndim == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1] != 0):
+        raise ShapeError(f"the number of key heads must divide the number of query heads; got {given}")
+    kinds = {tensor.dtype for tensor in tensors}
+    if not all(kind.is_floating_point for kind in kinds):
+        raise ShapeError(f"query, key and value must be floating point; got {sorted(map(str, kinds))}")
+    if len(kinds) > 1 and not torch.is_autocast_enabled(query.device.type):
+        raise ShapeError(f"query, key and value must have one dtype (outside autocast); got {sorted(map(str, kinds))}")
+    heads = query.shape[1] if query.ndim == 4 else 1
+    return Sizes(query.shape[0], heads, query.shape[-2], key.shape[-2])
+
+
+def _checked_bias(bias: Tensor | None, sizes: Sizes, axes: int) -> Tensor | None:
+    """The bias with as many axes as the scores: (queries, keys), (batch, queries, keys) or with heads, 1 = for all."""
+    if bias is None:
+        return None
+    batch, heads, queries, keys = sizes
+    if not bias.is_floating_point():
+        raise ShapeError(
+            f"bias= is added to the scores and must be floating point; it is {bias.dtype}. For a mask use mask="
+        )
+    allowed = {2: (queries, keys), 3: (batch, queries, keys), 4: (batch, heads, queries, keys)}
+    wanted = allowed.get(bias.ndim)
+    if (
+        wanted is None
+        or bias.ndim > axes
+        or any(have not in (1, want) for have, want in zip(bias.shape, wanted, strict=True))
+    ):
+        raise ShapeError(
+            f"bias has shape {tuple(bias.shape)}; expected one of {[allowed[n] for n in range(2, axes + 1)]}"
+        )
+    if bias.ndim == 2:
+        return bias.reshape((1,) * (axes - 2) + tuple(bias.shape))
+    return bias.unsqueeze(1) if bias.ndim < axes else bias

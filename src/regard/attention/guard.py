@@ -1,0 +1,76 @@
+"""What is masked out cannot touch the answer or a gradient, not even as NaN or inf.
+
+A weight of 0 is not enough: 0 × NaN is NaN, forwards in the read and backwards in the score. So rows that are not finite,
+and keys that no query sees, are replaced by 0 before anything is computed with them (the gradient to them is then exactly
+0), and the queries that do see a row that is not finite read NaN, as plain arithmetic would have given.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.score import wide
+
+
+class Guarded(NamedTuple):
+    """Clean inputs, and which queries must read NaN, (batch, [heads,] queries)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor | None
+    spoiled: Bool[Tensor, "*lead queries"]
+
+
+def is_safe(*tensors: Tensor | None) -> Bool[Tensor, ""]:
+    """Whether all entries are finite and no dot product of their rows can overflow: one cheap pass over each.
+
+    By Cauchy-Schwarz |q·k| ≤ |q| |k|, and a norm is finite only while its square is.
+    """
+    norms = [torch.linalg.vector_norm(wide(tensor.detach())) for tensor in tensors if tensor is not None]
+    return torch.isfinite(torch.stack(norms).sum())
+
+
+def finite_rows(
+    rows: Float[Tensor, "*lead positions dim"],
+) -> tuple[Float[Tensor, "*lead positions dim"], Bool[Tensor, "*lead positions"]]:
+    """The rows with each that holds NaN or inf replaced by 0, and which were."""
+    spoiled = ~torch.isfinite(rows).all(-1)
+    return torch.where(spoiled[..., None], 0.0, rows), spoiled
+
+
+def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Guarded:
+    """Clean inputs for one call.
+
+    Args:
+        query: (batch, [heads,] queries, dim).
+        key: (batch, [key_heads,] keys, dim).
+        value: (batch, [key_heads,] keys, dim) or None.
+        keep: the drawn mask, broadcastable to (batch, [heads,] queries, keys).
+    """
+    heads_share = 1
+    if query.ndim == 4 and keep.shape[1] != 1:
+        heads_share = query.shape[1] // key.shape[1]
+    seen = keep.any(-2)  # (batch or 1, [heads or 1,] keys)
+    if heads_share != 1:
+        seen = seen.unflatten(1, (-1, heads_share)).any(2)
+    key, spoiled_key = finite_rows(key)
+    if value is not None:
+        value, spoiled_value = finite_rows(value)
+        spoiled_key = spoiled_key | spoiled_value
+        value = torch.where(seen[..., None], value, 0.0)
+    key = torch.where(seen[..., None], key, 0.0)
+    query, spoiled_query = finite_rows(query)
+    if query.ndim == 4 and query.shape[1] != key.shape[1]:
+        spoiled_key = spoiled_key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+    sees_spoiled = (keep & spoiled_key.unsqueeze(-2)).any(-1)
+    return Guarded(query, key, value, sees_spoiled | (spoiled_query & keep.any(-1)))
+
+
+def spoil(tensor: Tensor, spoiled: Tensor | None, keep: Tensor | None = None) -> Tensor:
+    """Write NaN into the rows that must read it; where `keep` is given, only at keys that may be seen."""
+    if spoiled is None:
+        return tensor
+    rows = spoiled.unsqueeze(-1)
+    return torch.where(rows if keep is None else rows & keep, torch.nan, tensor)
