@@ -1,0 +1,129 @@
+"""How a step chooses its tokens: the best of the beam, or one draw each. Both follow the same order of ties."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.settings import SearchSettings
+from regard.errors import RegardError
+
+
+class Chosen(NamedTuple):
+    """For each item and place of its new beam: `(items, places)` arrays; a place without hypothesis has total −inf.
+
+    Attributes:
+        parents: the place in the old beam that is continued.
+        ids: the token that continues it.
+        totals: the log-probability (nats) of the whole hypothesis so far.
+    """
+
+    parents: np.ndarray
+    ids: np.ndarray
+    totals: np.ndarray
+
+
+def highest(
+    scores: Float[Tensor, "rows choices"], count: int
+) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
+    """Each row's `count` highest scores, highest first, and their ids; of equal ones the lower ids (unlike `topk`)."""
+    choices = scores.shape[1]
+    count = min(count, choices)
+    values, ids = scores.topk(min(count + 1, choices), dim=1)
+    if choices > count:
+        # Some id beyond the cut is as good as one within it; among impossible ones (−inf) any will do.
+        tied = (values[:, count - 1] == values[:, count]) & (values[:, count] > -torch.inf)
+        values, ids = values[:, :count], ids[:, :count]
+        if bool(tied.any()):
+            exact, order = scores[tied].sort(dim=1, descending=True, stable=True)
+            values, ids = values.clone(), ids.clone()
+            values[tied], ids[tied] = exact[:, :count], order[:, :count]
+    ids, order = ids.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
+def expand(logits: Float[Tensor, "rows choices"], banned: Tensor | None, totals: np.ndarray, beam: int) -> Chosen:
+    """The `beam` most probable continuations of each item; ties go to the lower id, then to the lower parent.
+
+    Args:
+        logits: one row a hypothesis, an item's places in a run: rows = items × places.
+        banned: bool `(choices,)`, the ids that may not be chosen. Probabilities are the model's own, not renormalised.
+        totals: `(items, places)` log-probabilities of the hypotheses so far.
+        beam: the most places of the new beam.
+    """
+    items, places = totals.shape
+    values, ids = highest(_without(logits, banned), beam)
+    each = values.shape[1]
+    # float64 sums of float32 values are exact here, so hypotheses that tie on paper tie in the machine.
+    steps = _numpy(values) - _log_normalizers(logits)
+    candidates = (totals.reshape(-1, 1) + steps).reshape(items, places * each)
+    tokens = ids.cpu().numpy().reshape(items, places * each)
+    parents = np.broadcast_to(np.repeat(np.arange(places), each), tokens.shape)
+    order = np.lexsort((parents, tokens, -candidates), axis=-1)[:, :beam]
+    take = np.take_along_axis
+    return Chosen(take(parents, order, 1), take(tokens, order, 1), take(candidates, order, 1))
+
+
+def draw(
+    logits: Float[Tensor, "rows choices"],
+    banned: Tensor | None,
+    totals: np.ndarray,
+    uniforms: np.ndarray,
+    settings: SearchSettings,
+) -> Chosen:
+    """One random continuation for each draw; `totals` stay the model's own log-probabilities.
+
+    Temperature comes first, then top-k, then top-p over what top-k left. The draw is the inverse of the distribution
+    function at a given uniform number, so an item's draws depend on its own numbers and logits only.
+
+    Args:
+        logits: one row a draw so far; in the first step one row an item, which all of its draws share.
+        banned: bool `(choices,)`, the ids that may not be chosen.
+        totals: `(items, 1)` in the first step, then `(items, draws)`.
+        uniforms: `(items, draws)` in [0, 1).
+        settings: temperature, top_k, top_p.
+    """
+    items, places = totals.shape
+    draws = uniforms.shape[1]
+    allowed = _without(logits, banned).cpu()
+    choices = allowed.shape[1]
+    sorts = settings.top_k is not None or settings.top_p is not None
+    if sorts:
+        values, ids = highest(allowed, settings.top_k or choices)
+    else:
+        values, ids = allowed, torch.arange(choices).expand_as(allowed)
+    probabilities = torch.softmax(values.double() / (settings.temperature or 1.0), dim=1).nan_to_num()
+    if settings.top_p is not None:
+        before = probabilities.cumsum(1) - probabilities
+        probabilities = probabilities.masked_fill(before >= settings.top_p, 0.0)
+    cumulated = probabilities.cumsum(1)
+    points = torch.from_numpy(uniforms).reshape(len(allowed), -1) * cumulated[:, -1:]
+    picked = torch.searchsorted(cumulated, points, right=True)
+    last = (probabilities > 0).long().mul(torch.arange(values.shape[1])).amax(1, keepdim=True)
+    picked = torch.minimum(picked, last)  # a uniform number that rounding lifted to the very top
+    parents = np.broadcast_to(np.arange(draws) if places == draws else np.zeros(draws, dtype=np.int64), (items, draws))
+    steps = _numpy(values.gather(1, picked)) - _log_normalizers(logits)
+    grown = np.take_along_axis(totals, parents, 1) + steps.reshape(items, draws)
+    return Chosen(parents, ids.gather(1, picked).numpy().reshape(items, draws), grown)
+
+
+def _without(logits: Tensor, banned: Tensor | None) -> Tensor:
+    return logits if banned is None else logits.masked_fill(banned, -torch.inf)
+
+
+def _log_normalizers(logits: Tensor) -> np.ndarray:
+    """Logsumexp of each row; a row of −inf alone (nothing may follow) gets a finite one, so that its steps are −inf."""
+    normalizers = _numpy(torch.logsumexp(logits, dim=1, keepdim=True))
+    if not (normalizers < np.inf).all():
+        raise RegardError(
+            "the decoder gave NaN or +inf as a score, so nothing can be compared: was the model damaged in training "
+            "(a loss of NaN), or is it run in a precision too small for it?"
+        )
+    return np.maximum(normalizers, np.finfo(np.float32).min)
+
+
+def _numpy(values: Tensor) -> np.ndarray:
+    return values.cpu().double().numpy()
