@@ -48,3 +48,21 @@ class Decoder(Protocol):
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
         """Read n inputs (n > 1: a prompt, or teacher forcing); the given state is not changed."""
         ...
+
+
+def joined(looks: list[Attended]) -> Attended | None:
+    """The looks of successive steps as one look of all their queries; weights are still made only when asked for."""
+    if not looks:
+        return None
+    if len(looks) == 1:
+        return looks[0]
+    contexts = [look.context for look in looks if look.context is not None]
+    draws = [look.log_prob for look in looks if look.log_prob is not None]
+    return Attended(
+        torch.cat(contexts, dim=-2) if contexts else None,
+        log_prob=torch.cat(draws, dim=-1) if draws else None,
+        source=Source(
+            weights=lambda: torch.cat([look.weights for look in looks], dim=-2),
+            log_weights=lambda: torch.cat([look.log_weights for look in looks], dim=-2),
+        ),
+    )

@@ -1,0 +1,44 @@
+"""Dropout, the same in distribution as torch's and cheap on a CPU."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+
+# One 64-bit draw decides over four elements, 16 bits each.
+LEVELS = 1 << 16
+LANES = 4
+
+
+class Dropout(nn.Module):
+    """Each element is 0 with probability `rate`, otherwise divided by the probability of staying; nothing in eval.
+
+    torch draws a double for each element on a CPU, which costs 26 to 60 multiplications; here 16 bits decide, drawn
+    from torch's global generator (so a resumed run goes on bit for bit). The rate is rounded to a multiple of 1/65536
+    and the scale uses the rounded one, so the expectation is exact. Other devices use torch's own.
+
+    Args:
+        rate: from 0 up to, but not including, 1.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ConfigError(f"a dropout rate is at least 0 and below 1; it was {rate}")
+        self.rate = rate
+        self.dropped = min(round(rate * LEVELS), LEVELS - 1)
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
+
+    def forward(self, inputs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if not self.training or self.rate == 0:
+            return inputs
+        if inputs.device.type != "cpu":
+            return F.dropout(inputs, self.rate)
+        draws = torch.empty((inputs.numel() + LANES - 1) // LANES, dtype=torch.int64).random_(-(2**63), None)
+        lanes = draws.view(torch.int16)[: inputs.numel()].view(inputs.shape)
+        kept = (lanes >= self.dropped - LEVELS // 2).to(inputs.dtype)
+        return inputs * kept.mul_(LEVELS / (LEVELS - self.dropped))

@@ -1,0 +1,139 @@
+import pytest
+import torch
+
+from regard.errors import ConfigError, ShapeError
+from regard.layers.recurrent import BidirectionalEncoder, Recurrence
+
+CELLS = ["gru", "lstm"]
+
+
+def encoder(cell: str, layers: int = 1) -> BidirectionalEncoder:
+    torch.manual_seed(0)
+    return BidirectionalEncoder(cell, 3, 5, layers).double().eval()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("lengths", [[5, 3, 1], [5, 0, 2], [5, 5, 5], [3, 2, 0]])
+def test_padding_changes_nothing(cell, layers, lengths):
+    """B22: states and final states equal those of each sequence alone, both directions; padding reads 0. B03: NaN there."""
+    model, inputs = encoder(cell, layers), torch.randn(3, 5, 3, dtype=torch.float64)
+    for row, length in enumerate(lengths):
+        inputs[row, length:] = torch.nan if row else 1e30
+    inputs.requires_grad_()
+    states, final = model(inputs, torch.tensor(lengths))
+    assert states.shape == (3, 5, 10)
+    assert [part.shape for part in final] == [(3, layers, 10)] * (2 if cell == "lstm" else 1)
+    total = 0.0
+    for row, length in enumerate(lengths):
+        assert not states[row, length:].any()
+        alone = inputs[row : row + 1, :length].detach().requires_grad_()
+        own, own_final = model(alone)
+        assert torch.allclose(states[row, :length], own[0], atol=1e-12)
+        for part, own_part in zip(final, own_final, strict=True):
+            assert torch.allclose(part[row], own_part[0], atol=1e-12)
+        if length == 0:
+            assert not any(part[row].any() for part in final)
+            continue
+        (expected,) = torch.autograd.grad(own.sum() + sum(part.sum() for part in own_final), alone)
+        total = states[row].sum() + sum(part[row].sum() for part in final)
+        (gradient,) = torch.autograd.grad(total, inputs, retain_graph=True)
+        assert torch.allclose(gradient[row, :length], expected[0], atol=1e-12)
+        assert not gradient[row, length:].any()
+    gradients = torch.autograd.grad(states.sum() + final[0].sum(), list(model.parameters()))
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("batch", "positions"), [(0, 5), (3, 0), (1, 1), (1, 5), (3, 1)])
+def test_axes_of_none_and_one(cell, batch, positions):
+    """B15, B42."""
+    states, final = encoder(cell, 2)(
+        torch.randn(batch, positions, 3, dtype=torch.float64), torch.full((batch,), positions)
+    )
+    assert states.shape == (batch, positions, 10)
+    assert final[0].shape == (batch, 2, 10)
+
+
+@pytest.mark.parametrize("lengths", [[6, 2], [-1, 2]])
+def test_lengths_that_do_not_fit(lengths):
+    with pytest.raises(ShapeError, match="do not fit inputs of shape"):
+        encoder("gru")(torch.zeros(2, 5, 3, dtype=torch.float64), torch.tensor(lengths))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_steps_equal_one_call(cell, layers):
+    """B18 for recurrent states: one at a time, in chunks, and all at once; the given state stays as it was (B36)."""
+    torch.manual_seed(1)
+    model = Recurrence(cell, 3, 5, layers).double()
+    inputs = torch.randn(2, 7, 3, dtype=torch.float64)
+    first = tuple(torch.randn(2, layers, 5, dtype=torch.float64) for _ in range(model.parts))
+    kept = [part.clone() for part in first]
+    whole, last = model(inputs, first)
+    for chunk in (1, 3):
+        state, outputs = first, []
+        for part in inputs.split(chunk, dim=1):
+            output, state = model(part, state)
+            outputs.append(output)
+        assert torch.allclose(torch.cat(outputs, dim=1), whole, atol=1e-12)
+        for part, expected in zip(state, last, strict=True):
+            assert part.shape == (2, layers, 5)
+            assert torch.allclose(part, expected, atol=1e-12)
+    assert all(torch.equal(part, before) for part, before in zip(first, kept, strict=True))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("batch", "n"), [(0, 1), (0, 3), (2, 0), (1, 1)])
+def test_recurrence_of_none_and_one(cell, batch, n):
+    """B15, B42."""
+    model = Recurrence(cell, 3, 5)
+    state = tuple(torch.zeros(batch, 1, 5) for _ in range(model.parts))
+    outputs, after = model(torch.zeros(batch, n, 3), state)
+    assert outputs.shape == (batch, n, 5)
+    assert after[0].shape == (batch, 1, 5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_initialisation(cell):
+    model = Recurrence(cell, 3, 5, 2)
+    for layer in model.each:
+        for gate in layer.weight_hh_l0.split(5):
+            assert torch.allclose(gate @ gate.T, torch.eye(5), atol=1e-5)
+        forget = [0.0] * 5 + [1.0] * 5 + [0.0] * 10 if cell == "lstm" else [0.0] * 15
+        assert (layer.bias_ih_l0 + layer.bias_hh_l0).tolist() == forget
+
+
+def test_the_encyclopaedias_count():
+    """W18: the encoder's recurrent input is (300 + 500) × 500 = 400,000 weights for each gate."""
+    with torch.device("meta"):
+        layer = BidirectionalEncoder("gru", 300, 500).each[0]
+    assert (layer.weight_ih_l0.numel() + layer.weight_hh_l0.numel()) / 3 == 400_000
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("lengths", [[7, 7], [7, 3]])
+def test_autocast_changes_speed_not_meaning(cell, lengths):
+    """bfloat16 autocast works on processors with and without 16-bit instructions, and the state keeps its kind."""
+    torch.manual_seed(2)
+    encode, recur = BidirectionalEncoder(cell, 3, 5), Recurrence(cell, 3, 5)
+    inputs, lengths = torch.randn(2, 7, 3), torch.tensor(lengths)
+    state = tuple(torch.zeros(2, 1, 5) for _ in range(recur.parts))
+    with torch.autocast("cpu", torch.bfloat16):
+        states, final = encode(inputs, lengths)
+        outputs, after = recur(inputs, state)
+        one, _ = recur(inputs[:, :1], state)
+    expected_states, expected_final = encode(inputs, lengths)
+    expected, _ = recur(inputs, state)
+    assert torch.allclose(states.float(), expected_states, atol=3e-2)
+    assert torch.allclose(final[0].float(), expected_final[0], atol=3e-2)
+    assert torch.allclose(outputs.float(), expected, atol=3e-2)
+    assert torch.allclose(one.float(), expected[:, :1], atol=3e-2)
+    assert {part.dtype for part in after} == {torch.float32}
+    (states.float().sum() + outputs.float().sum()).backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in encode.parameters())
+
+
+def test_an_unknown_cell():
+    with pytest.raises(ConfigError, match="Did you mean 'lstm'"):
+        Recurrence("lstmm", 3, 5)
