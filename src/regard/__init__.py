@@ -13,8 +13,8 @@ _HOME = {
     "Attended": "regard.attention.attend",
     "Attention": "regard.attention.attend",
     "explain": "regard.attention.attend",
-    "score": "regard.attention.score",
-    "normalizer": "regard.attention.normalize",
+    "score": "regard.attention.attend",
+    "normalizer": "regard.attention.attend",
     "position": "regard.attention.position",
     "preset": "regard.attention.presets",
     "record": "regard.attention.record",
@@ -27,16 +27,20 @@ _ROOMS = {"masks": "regard.attention.masks", "refocus": "regard.attention.refocu
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 
 if TYPE_CHECKING:
-    from regard.attention import masks, refocus
-    from regard.attention.attend import Attended, Attention, attend, explain
-    from regard.attention.family import family
-    from regard.attention.multihead import MultiHeadAttention
-    from regard.attention.normalize import normalizer
-    from regard.attention.position import position
-    from regard.attention.presets import preset
-    from regard.attention.record import record
-    from regard.attention.score import score
-    from regard.tasks.load import load
+    from regard.attention import masks as masks
+    from regard.attention import refocus as refocus
+    from regard.attention.attend import Attended as Attended
+    from regard.attention.attend import Attention as Attention
+    from regard.attention.attend import attend as attend
+    from regard.attention.attend import explain as explain
+    from regard.attention.family import family as family
+    from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
+    from regard.attention.normalize import normalizer as normalizer
+    from regard.attention.position import position as position
+    from regard.attention.presets import preset as preset
+    from regard.attention.record import record as record
+    from regard.attention.score import score as score
+    from regard.tasks.load import load as load
 
 
 def __getattr__(name: str) -> Any:

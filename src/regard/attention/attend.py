@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from regard.attention.attended import Attended
 from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score
 from regard.attention.masks import MaskLike
-from regard.attention.score import Prepared
+from regard.attention.normalize import normalizer as normalizer
+from regard.attention.score import Prepared, Score
+from regard.attention.score import score as score
+from regard.errors import ConfigError
 
 __all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
 
@@ -104,13 +107,16 @@ class Attention(nn.Module):
 
     def __init__(
         self,
-        score: ScoreLike = "scaled_dot",
+        score: str | Score = "scaled_dot",
         normalizer: NormalizerLike = "softmax",
         refocus: RefocusLike | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.score = as_score(score)
+        made = as_score(score)
+        if not isinstance(made, Score):
+            raise ConfigError("a bound score holds for one call; give the module the score itself and bind at the call")
+        self.score = made
         self.normalizer = as_normalizer(normalizer)
         self.refocus = _steps(refocus)
         self.dropout = dropout
@@ -136,7 +142,7 @@ class Attention(nn.Module):
             query,
             key,
             value,
-            score=self.score.bind(**now) if now and not isinstance(self.score, str) else self.score,
+            score=self.score.bind(**now) if now else self.score,
             normalizer=self.normalizer,
             mask=mask,
             bias=bias,

@@ -20,8 +20,8 @@ class Attended:
         log_prob: the log-probability of a draw, `(batch, [heads,] queries)`, or None.
 
     `weights` and `log_weights` are made on first access and differentiable while the graph lives. Nothing about the
-    context depends on whether anybody looks. Attended is a pytree of the tensors that it holds at that time: what was not
-    made yet does not pass through vmap, export or a tree map, so ask for it with `attend(…, weights=True)`.
+    context depends on whether anybody looks. Attended is a pytree of the tensors that it holds at that time: what was
+    not made yet does not pass through vmap, export or a tree map, so ask for it with `attend(…, weights=True)`.
     """
 
     def __init__(

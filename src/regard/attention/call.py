@@ -10,9 +10,10 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Source, transformed
-from regard.attention.masks import Causal, Mask, MaskLike, Sizes, as_mask
-from regard.attention.normalize import Normalizer, Softmax, normalizers
-from regard.attention.score import Bound, DotProduct, Prepared, Score, full_precision, scores, wide
+from regard.attention.linear import Linear, linear_attention
+from regard.attention.masks import Causal, Joined, Mask, MaskLike, Padding, Sizes, as_mask
+from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
+from regard.attention.score import Bound, DotProduct, Prepared, Score, scores, wide
 from regard.errors import ConfigError, MaskError, ShapeError
 from regard.kernels import dispatch
 from regard.kernels.sdpa import fused
@@ -112,7 +113,7 @@ class Call:
         facts = dispatch.Facts(
             score=_name(self.score),
             is_dot=self.score.is_dot,
-            is_linear=False,
+            is_linear=self._is_linear(),
             normalizer=_name(normalizer),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
@@ -138,10 +139,12 @@ class Call:
         choice, guarded = self.choose()
         keep = None
         whole = choice.path == "fused" and self._causal_square()
-        if self.mask is not None and (guarded or not whole):
+        if self.mask is not None and choice.path != "linear" and (guarded or not whole):
             keep = self.draw()
         call, spoiled = self._guarded(keep) if guarded and keep is not None else (self, None)
-        if choice.path == "fused":
+        if choice.path == "linear":
+            attended = self._linear()
+        elif choice.path == "fused":
             attended = call._fused(keep, spoiled, causal=whole)
         else:
             attended = call._explicit(keep, spoiled)
@@ -169,6 +172,12 @@ class Call:
                 )
             drawn = drawn.squeeze(1)
         return drawn
+
+    def _is_linear(self) -> bool:
+        """A product of feature maps over its sum, under a mask that needs no queries × keys."""
+        known = all(isinstance(mask, Causal | Padding) for mask in _conjuncts(self.mask))
+        summed = isinstance(self.score, Linear) and type(self.normalizer) is Sum
+        return summed and known and self.bias is None and self.prepared is None
 
     def _causal_square(self) -> bool:
         return isinstance(self.mask, Causal) and self.sizes.queries == self.sizes.keys
@@ -228,6 +237,20 @@ class Call:
             weights = F.dropout(weights, self.dropout)
         return torch.matmul(weights.to(value.dtype), value).to(self.query.dtype)
 
+    def _linear(self) -> Attended:
+        assert isinstance(self.score, Linear) and self.value is not None
+        masks = _conjuncts(self.mask)
+        keep = None
+        for mask in masks:
+            if isinstance(mask, Padding):
+                drawn = mask.draw(self.sizes, self.query.device)[:, 0, 0].expand(self.sizes.batch, -1)
+                keep = drawn if keep is None else keep & drawn
+        causal = [mask for mask in masks if isinstance(mask, Causal)]
+        context = linear_attention(
+            self.query, self.key, self.value, feature_map=self.score.feature_map, causal=bool(causal), keep=keep
+        )
+        return Attended(context.to(self.query.dtype), source=self._again(self._ready, self.draw, None))
+
     def _fused(self, keep: Tensor | None, spoiled: Tensor | None, causal: bool) -> Attended:
         assert isinstance(self.score, DotProduct) and self.value is not None
         prepared = self._ready()
@@ -240,16 +263,22 @@ class Call:
             left, right, value = left.to(kind), right.to(kind), value.to(kind)
         context = fused(left, right, value, keep=keep, bias=bias, causal=causal and keep is None, scale=scale)
         context = guarding.spoil(context.to(self.query.dtype), spoiled)
+        seen = self.draw if keep is None else lambda: keep
+        return Attended(context, source=self._again(lambda: prepared, seen, spoiled))
 
-        def again(make: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[], Tensor]:
+    def _again(
+        self, prepared: Callable[[], Prepared], seen: Callable[[], Tensor | None], spoiled: Tensor | None
+    ) -> Source:
+        """How to make the weights after a path that did not form them."""
+
+        def by(make: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[], Tensor]:
             def made() -> Tensor:
-                seen = keep if keep is not None else self.draw()
-                with full_precision(self.query):
-                    return guarding.spoil(make(self._scores(prepared), seen), spoiled, seen).to(self.query.dtype)
+                keep = seen()
+                return guarding.spoil(make(self._scores(prepared()), keep), spoiled, keep).to(self.query.dtype)
 
             return made
 
-        return Attended(context, source=Source(again(self.normalizer), again(self.normalizer.log_weights)))
+        return Source(by(self.normalizer), by(self.normalizer.log_weights))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -265,13 +294,23 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
+def _conjuncts(mask: Mask | None) -> list[Mask]:
+    """The masks that must all agree: `a & b & c` taken apart."""
+    if mask is None:
+        return []
+    if isinstance(mask, Joined) and mask.sign == "&":
+        return [*_conjuncts(mask.left), *_conjuncts(mask.right)]
+    return [mask]
+
+
 def _sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
     given += "" if value is None else f", value {tuple(value.shape)}"
     tensors = [query, key] if value is None else [query, key, value]
     if query.ndim not in (3, 4) or any(tensor.ndim != query.ndim for tensor in tensors):
         raise ShapeError(
-            f"expected query, key and value all (batch, positions, dim) or all (batch, heads, positions, dim); got {given}"
+            "expected query, key and value all (batch, positions, dim) or all (batch, heads, positions, dim); "
+            f"got {given}"
         )
     if any(tensor.shape[0] != query.shape[0] for tensor in tensors):
         raise ShapeError(f"query, key and value must have one batch size; got {given}")

@@ -1,8 +1,8 @@
 """What is masked out cannot touch the answer or a gradient, not even as NaN or inf.
 
-A weight of 0 is not enough: 0 × NaN is NaN, forwards in the read and backwards in the score. So rows that are not finite,
-and keys that no query sees, are replaced by 0 before anything is computed with them (the gradient to them is then exactly
-0), and the queries that do see a row that is not finite read NaN, as plain arithmetic would have given.
+A weight of 0 is not enough: 0 × NaN is NaN, forwards in the read and backwards in the score. So rows that are not
+finite, and keys that no query sees, are replaced by 0 before anything is computed with them (the gradient to them is
+then exactly 0), and the queries that do see a row that is not finite read NaN, as plain arithmetic would have given.
 """
 
 from typing import NamedTuple

@@ -255,7 +255,7 @@ class Function(Mask):
 
 
 def causal(anchor: str = "end") -> Mask:
-    """A query sees its own position and what is before it. More queries than keys (anchor end): the first see nothing."""
+    """A query sees its own position and what is before it; of too many queries (anchor end) the first see none."""
     return Causal(_check_anchor(anchor))
 
 
@@ -295,7 +295,8 @@ def padding(lengths: Int[Tensor, " batch"] | list[int] | None = None, *, keep: T
     lengths = torch.as_tensor(lengths)
     if lengths.ndim == 2:
         raise MaskError(
-            f"lengths are one number an item; for a (batch, keys) mask write padding(keep=mask). Given: {tuple(lengths.shape)}"
+            f"lengths are one number an item, but their shape is {tuple(lengths.shape)}; for a (batch, keys) mask "
+            "write padding(keep=mask)"
         )
     if lengths.dtype == torch.bool or lengths.is_floating_point():
         if lengths.numel():
@@ -340,7 +341,7 @@ def _check_bool(what: str, tensor: Tensor) -> None:
     if tensor.dtype == torch.bool:
         return
     if tensor.is_floating_point():
-        advice = "numbers that are to be added to the scores go in bias=; for a mask of 0 and 1 write mask.bool() (1 = may be seen)"
+        advice = "numbers to add to the scores go in bias=; for a mask of 0 and 1 write mask.bool() (1 = may be seen)"
     else:
         advice = "write mask.bool() if 1 means that the key may be seen, mask == 0 if 1 means that it may not"
     raise MaskError(f"{what} must be bool (True = may be seen); it is {tensor.dtype}. {advice[0].upper()}{advice[1:]}")

@@ -1,7 +1,7 @@
 """Normalize: scores become weights, (…, queries, keys) to the same shape.
 
-`keep` says which keys a query may see (True: may). Hidden keys get weight 0 exactly, whatever their score, NaN included;
-a query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
+`keep` says which keys a query may see (True: may). Hidden keys get weight 0 exactly, whatever their score, also NaN; a
+query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
 """
 
 from typing import Any

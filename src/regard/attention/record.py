@@ -1,6 +1,6 @@
 """Record: what every attention of a model did during a call, without touching the call.
 
-The tap is a forward hook on each module that returns an Attended. It is there only inside the `with`, also when the body
+The tap is a forward hook on each module that returns an Attended. It is gone after the `with`, also when the body
 fails, and nothing that it keeps changes a number.
 """
 
@@ -67,7 +67,9 @@ class Record:
 
 @contextmanager
 def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
-    """Record every attention of a model: `with record(model) as seen: model(…)`, then `seen.weights(name)`.
+    """Record every attention of a model.
+
+    Within `with record(model) as seen: model(…)`; afterwards `seen[name]` and `seen.weights(name)`.
 
     Args:
         model: any module; each submodule that returns an Attended is recorded under its dotted name ("" for itself).

@@ -1,6 +1,6 @@
 """Refocus: weights become other weights, (…, queries, keys) to the same shape.
 
-Each function here binds what the step gives and returns a callable; `attend(…, refocus=[…])` applies them left to right.
+Each function binds what the step gives and returns a callable; `attend(…, refocus=[…])` applies them left to right.
 The stages are those of Graves, Wayne & Danihelka (2014, §3.3) and of Luong, Pham & Manning (2015, eq. 10).
 """
 

@@ -446,7 +446,10 @@ class PerHead(Score):
             raise ShapeError(
                 f"{len(self.each)} scores were given, one a head; the query has shape {tuple(query.shape)}"
             )
-        by_head = [one(query[:, h], one.prepare(prepared.key[:, h])) for h, one in enumerate(self.each)]
+        by_head = []
+        for head, one in enumerate(self.each):
+            assert isinstance(one, Score)
+            by_head.append(one(query[:, head], one.prepare(prepared.key[:, head])))
         return torch.stack(by_head, dim=1)
 
 
