@@ -1,6 +1,6 @@
 """What every decoder offers, so that one search serves words, captions, pointers and language models."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -36,6 +36,7 @@ class Step(NamedTuple):
     attended: dict[str, Attended]
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """`alignment` names the attention (a key of `Step.attended`) that looks at the source, or is None."""
 
