@@ -1,6 +1,6 @@
 """Settings: from YAML and key=value, all errors at once, the nearest name."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +21,7 @@ class Outer(BaseModel):
     maybe: Inner | None = None
     seed: int = Field(0, description="Seed of\n  all.")
     sizes: list[int] = [2, 3]
+    options: dict[str, Any] = {}
     name: str = "雪 é"
 
 
@@ -78,7 +79,7 @@ def test_yaml_reads_back_to_the_same_settings_and_explains_itself():
 
 
 def test_keys_are_dotted_leaves():
-    assert list(keys(Outer)) == ["model.dropout", "model.cell", "maybe.dropout", "maybe.cell", "seed", "sizes", "name"]
+    assert list(keys(Outer)) == ["model.dropout", "model.cell", "maybe.dropout", "maybe.cell", "seed", "sizes", "options", "name"]
 
 
 @pytest.mark.parametrize(
@@ -106,3 +107,17 @@ def test_empty_yaml_is_no_settings_and_a_byte_order_mark_is_ignored(tmp_path):
         read_yaml(file)
     with pytest.raises(ConfigError, match="no such file"):
         read_yaml(tmp_path / "none.yaml")
+
+
+def test_values_of_a_free_mapping_are_read_as_yaml():
+    tree = parse_assignments(["options.rank=7", "options.kind=half", "options.on=true", "name=7"])
+    settings = check(Outer, tree)
+    assert settings.options == {"rank": 7, "kind": "half", "on": True} and settings.name == "7"
+    assert check(Outer, parse_yaml(as_yaml(settings), "text")) == settings
+
+
+def test_errors_found_elsewhere_come_with_the_others():
+    with pytest.raises(ConfigError, match=r"2 settings are wrong:\n  sed: .*\n  name: taken"):
+        check(Outer, {"sed": 1}, also=lambda tree: ["name: taken"])
+    with pytest.raises(ConfigError, match="1 setting is wrong:\n  name: taken"):
+        check(Outer, {}, also=lambda tree: ["name: taken"])

@@ -35,7 +35,8 @@ def reported(debug: bool) -> Iterator[None]:
         if debug:
             raise
         complain(str(error))
-        raise typer.Exit(CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED) from error
+        code = CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED
+        raise typer.Exit(getattr(error, "exit_code", code)) from error  # an interrupted training says its own
     except KeyboardInterrupt as stop:
         if debug:
             raise
@@ -43,13 +44,16 @@ def reported(debug: bool) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from stop
 
 
-def command(app: typer.Typer, name: str, examples: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str, examples: str = "", extra: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: enter a function as a command that also takes --debug and --quiet.
 
     Args:
         app: the program.
         name: the command's name.
         examples: lines of shell, shown at the end of the command's help.
+        extra: hand options that are not known here to the function, in its context.
     """
 
     def enter(function: Callable[..., None]) -> Callable[..., None]:
@@ -69,13 +73,14 @@ def command(app: typer.Typer, name: str, examples: str = "") -> Callable[[Callab
         run.__signature__ = signature.replace(parameters=own + extra)  # type: ignore[attr-defined]
         run.__annotations__ = {**function.__annotations__, **shared}
         del run.__wrapped__  # typer would read the annotations through it
-        app.command(name, epilog=_as_markdown(examples))(run)
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True} if extra else {}
+        app.command(name, epilog=_kept(examples), context_settings=settings)(run)
         return run
 
     return enter
 
 
-def _as_markdown(examples: str) -> str | None:
-    """One example a paragraph, so that rich keeps each on its own line."""
+def _kept(examples: str) -> str | None:
+    """Examples for the end of a help, whose lines are kept as they are (the mark is click's)."""
     lines = [line.strip() for line in examples.strip().splitlines() if line.strip()]
-    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)]) if lines else None
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) if lines else None

@@ -5,7 +5,7 @@ No torch here: the command line reads settings, and prints them or their errors,
 
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,10 @@ from regard.errors import ConfigError, nearest
 
 Settings = TypeVar("Settings", bound=BaseModel)
 Tree = dict[str, Any]
+
+
+class Typed(str):
+    """A value as it was typed on the command line: text until the setting that it meets says what it is."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -90,7 +94,7 @@ def _value(text: str, key: str) -> Any:
             return yaml.safe_load(stripped)
         except yaml.YAMLError as error:
             raise ConfigError(f"{key}: {text!r} is not a valid list or mapping") from error
-    return text
+    return Typed(text)
 
 
 def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
@@ -112,14 +116,40 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
     return merged
 
 
-def check(kind: type[Settings], tree: Tree) -> Settings:
-    """Settings of one kind from a tree; every error at once, each with its dotted key and the nearest right one."""
+def check(kind: type[Settings], tree: Tree, also: Callable[[Tree], list[str]] | None = None) -> Settings:
+    """Settings of one kind from a tree; every error at once, each with its dotted key and the nearest right one.
+
+    Args:
+        kind: the settings class.
+        tree: plain values by key.
+        also: finds further errors in the tree, those that the settings classes cannot know.
+    """
+    lines: list[str] = []
+    settings: Settings | None = None
+    settled = _settle(kind, tree)
     try:
-        return kind.model_validate(tree)
+        settings = kind.model_validate(settled)
     except ValidationError as error:
         lines = [_line(kind, problem) for problem in error.errors(include_url=False)]
+    lines += also(settled) if also is not None else []
+    if settings is None or lines:
         count = "1 setting is" if len(lines) == 1 else f"{len(lines)} settings are"
-        raise ConfigError(f"{count} wrong:\n" + "\n".join(f"  {line}" for line in lines)) from error
+        raise ConfigError(f"{count} wrong:\n" + "\n".join(f"  {line}" for line in lines))
+    return settings
+
+
+def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
+    """Typed values as plain ones. Where the setting is a free mapping, nobody else will read "64" as a number."""
+    settled: Tree = {}
+    for key, value in tree.items():
+        field = kind.model_fields.get(key) if kind is not None else None
+        if isinstance(value, dict):
+            settled[key] = _settle(_inner(field.annotation) if field else None, value)
+        elif isinstance(value, Typed):
+            settled[key] = str(value) if kind is not None else yaml.safe_load(value)
+        else:
+            settled[key] = value
+    return settled
 
 
 def _line(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
@@ -198,10 +228,10 @@ def _yaml_lines(settings: BaseModel, depth: int) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _yaml_lines(value, depth + 1)
         else:
-            yield f"{indent}{name}: {_one_line(values[name])}"
+            yield f"{indent}{name}: {one_line(values[name])}"
 
 
-def _one_line(value: Any) -> str:
+def one_line(value: Any) -> str:
     """A plain value as YAML on one line."""
     text = yaml.safe_dump(value, allow_unicode=True, default_flow_style=True, width=float("inf"))
     return text.removesuffix("...\n").rstrip("\n")

@@ -1,0 +1,128 @@
+"""`regard recipes` and `regard reproduce`: the ledger of results, and running one of them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command
+from regard.cli.console import out, say, table, warn
+from regard.errors import ConfigError
+
+List = Annotated[bool, typer.Option("--list", help="Print the ledger and leave.")]
+Name = Annotated[str | None, typer.Argument(help="A recipe of the ledger, or a YAML file of one.", show_default=False)]
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder that holds the recipe's data files.")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Seeds to train with, separated by commas.")]
+RunFolders = Annotated[Path | None, typer.Option("--run", help="Where the run folders go. [default: runs/NAME]")]
+Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
+
+
+@command(app, "recipes", examples="regard recipes\nregard recipes multi30k-bahdanau-short")
+def recipes(name: Name = None) -> None:
+    """Print the ledger: published numbers, our band, our number. With a NAME, everything about that recipe."""
+    if name is None:
+        _print_ledger()
+    else:
+        _print_recipe(name)
+
+
+@command(
+    app,
+    "reproduce",
+    examples="""
+    regard reproduce --list
+    regard reproduce demo-en-zh --seeds 0,1,2
+    regard reproduce multi30k-bahdanau-short --data ~/multi30k
+    """,
+)
+def reproduce(
+    name: Name = None,
+    data: DataFolder = None,
+    seeds: Seeds = "0",
+    run: RunFolders = None,
+    threads: Threads = None,
+    unverified: Unverified = False,
+    list_: List = False,
+) -> None:
+    """Train and evaluate a recipe, and compare the numbers with its band. Exit code 1 when one lies outside."""
+    if list_:
+        _print_ledger()
+        return
+    if name is None:
+        raise ConfigError("name a recipe, or see them all: regard recipes")
+    numbers = _seeds(seeds)
+
+    from regard.tasks import ledger
+    from regard.tasks.reproduce import reproduce as run_recipe
+
+    recipe = ledger.find(name)
+    ledger.locate(recipe, data, unverified=unverified, warn=warn)
+    say(f"{recipe.title}: about {recipe.minutes:g} minutes a seed on two cores.")
+    folder = run or Path("runs") / recipe.name
+    from regard.cli.progress import bar
+
+    rows, reached = [], True
+    for seed in numbers:
+        with bar(f"{recipe.name}, seed {seed}") as progress:
+            result = run_recipe(
+                recipe, folder / f"seed-{seed}", data=data, seed=seed, threads=threads, progress=progress
+            )
+        for band in recipe.bands:
+            value = result.measures[band.metric].value
+            reached = reached and band.holds(value)
+            verdict = "reached" if band.holds(value) else "MISSED"
+            rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{result.minutes:.1f}"])
+        for line in result.samples:
+            out(line)
+    out(table(["seed", "measure", "ours", "band", "verdict", "minutes"], rows))
+    say(f"The runs are in {folder}.")
+    if not reached:
+        raise typer.Exit(FAILED)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds {text!r}: expected whole numbers separated by commas, as in 0,1,2") from error
+    if min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds {text!r}: expected different seeds, 0 or greater")
+    return seeds
+
+
+def _print_ledger() -> None:
+    from regard.tasks.ledger import shipped
+
+    rows = []
+    for recipe in shipped():
+        published = "–" if recipe.published.value is None else f"{recipe.published.value:g}"
+        for band in recipe.bands:
+            ours = recipe.ours.get(band.metric)
+            measured = "–" if ours is None else f"{ours.value:g}"
+            rows.append([recipe.name, band.metric, published, str(band), measured, f"{recipe.minutes:g}", recipe.paper])
+    out(table(["recipe", "measure", "published", "band", "ours", "minutes", "paper"], rows))
+    say("All about one of them: regard recipes NAME")
+
+
+def _print_recipe(name: str) -> None:
+    from regard.tasks.config import one_line
+    from regard.tasks.ledger import find
+
+    recipe = find(name)
+    published = "none" if recipe.published.value is None else f"{recipe.published.value:g}"
+    out(f"{recipe.name}: {recipe.title}")
+    out(f"paper       {recipe.paper}")
+    out(f"published   {published}; {' '.join(recipe.published.where.split())}")
+    for band in recipe.bands:
+        out(f"band        {band.metric} {band}")
+    for metric, ours in recipe.ours.items():
+        out(f"ours        {metric} {ours.value:g}: {' '.join(ours.note.split())}")
+    out(f"minutes     {recipe.minutes:g} a seed on two cores")
+    for deviation in recipe.deviations:
+        out(f"deviation   {' '.join(deviation.split())}")
+    if recipe.data is not None:
+        out(f"data        {' '.join(recipe.data.origin.split())}")
+        for file in recipe.data.files:
+            out(f"            {file.sha256}  {file.name}")
+    out(f"settings    {one_line(recipe.config)}")

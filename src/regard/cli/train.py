@@ -1,0 +1,129 @@
+"""`regard train`: from settings to a run folder."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import INTERRUPTED, Seed, Threads, command
+from regard.cli.console import complain, out, say
+from regard.errors import ConfigError
+
+What = Annotated[
+    str | None, typer.Argument(help="A task (translation), or a YAML file of settings.", show_default=False)
+]
+Assignments = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, as in model.dropout=0.3.", show_default=False)
+]
+Source = Annotated[str | None, typer.Option(help="Source sentences, one a line.")]
+Target = Annotated[str | None, typer.Option(help="Their translations, line by line.")]
+ValidationSource = Annotated[str | None, typer.Option(help="Source of the validation.")]
+ValidationTarget = Annotated[str | None, typer.Option(help="Target of the validation.")]
+Run = Annotated[Path | None, typer.Option(help="The run's folder. [default: the next free runs/TASK-N]")]
+Attention = Annotated[str | None, typer.Option(help="The score: additive, general, dot, …; none for no attention.")]
+Resume = Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit.", show_default=False)]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all settings, explained, and leave.")]
+
+
+@command(
+    app,
+    "train",
+    examples="""
+    regard train translation --source train.de.gz --target train.en.gz --run runs/de-en
+    regard train translation --source a.txt --target b.txt --attention general model.dropout=0.3 training.minutes=5
+    regard train settings.yaml seed=3
+    regard train --resume runs/de-en
+    regard train translation --print-config
+    """,
+)
+def train(
+    what: What = None,
+    settings: Assignments = None,
+    source: Source = None,
+    target: Target = None,
+    validation_source: ValidationSource = None,
+    validation_target: ValidationTarget = None,
+    attention: Attention = None,
+    run: Run = None,
+    resume: Resume = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    print_config: PrintConfig = False,
+) -> None:
+    """Train a model. Ctrl-C, or a kill at any moment, loses nothing that --resume cannot go on from."""
+    from regard.tasks.config import as_yaml, check, merge, parse_assignments, put
+    from regard.tasks.settings import settings_of, template
+
+    assignments = list(settings or [])
+    if resume is not None and what is not None:
+        what, assignments = None, [what, *assignments]
+    if resume is not None and run is not None:
+        raise ConfigError("--run names a new run and --resume an old one; give one of them")
+    if resume is None and what is None:
+        raise ConfigError("say what to train: a task (regard train translation …) or a YAML file of settings")
+
+    tree = _start(what, resume)
+    options = {
+        "data.source": source,
+        "data.target": target,
+        "data.validation.source": validation_source,
+        "data.validation.target": validation_target,
+        "model.attention": attention,
+        "seed": seed,
+        "threads": threads,
+    }
+    given: dict[str, Any] = {}
+    for key, value in options.items():
+        if value is not None:
+            put(given, key.split("."), value)
+    tree = merge(merge(tree, given), parse_assignments(assignments))
+    kind = settings_of(str(tree.get("task", "")))
+    if print_config:
+        out(as_yaml(check(kind, template(tree))).rstrip("\n"))
+        return
+    checked = check(kind, tree)
+    folder = resume or run or _free(checked.task)
+
+    from regard.cli.progress import bar
+    from regard.tasks.fit import fit
+
+    say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
+    try:
+        with bar(str(folder)) as progress:
+            results = fit(checked, folder, resume=resume is not None, progress=progress)
+    except KeyboardInterrupt as stop:
+        complain(f"stopped. Go on with: regard train --resume {folder}")
+        raise typer.Exit(INTERRUPTED) from stop
+    for name, value in results.items():
+        out(f"{name}\t{value:.6g}" if isinstance(value, float) else f"{name}\t{value}")
+
+
+def _start(what: str | None, resume: Path | None) -> dict[str, Any]:
+    """The settings before those of the command line: a run's, a file's, or just the task."""
+    from regard.tasks.config import read_yaml
+
+    if resume is not None:
+        from regard.tasks.runs import config_of
+
+        return config_of(resume)
+    assert what is not None
+    if not what.endswith((".yaml", ".yml")):
+        return {"task": what}
+    tree = read_yaml(what)
+    if "config" in tree and "bands" in tree:
+        raise ConfigError(f"{what} is a recipe; run it with: regard reproduce {what}")
+    if "task" not in tree:
+        raise ConfigError(f"{what}: does not say what to train; add a line such as `task: translation`")
+    return tree
+
+
+def _free(task: str) -> Path:
+    """The first folder runs/TASK-N that is not there yet."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("several processes train one run; name its folder: --run DIR")
+    number = 1
+    while (Path("runs") / f"{task}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{task}-{number}"

@@ -1,0 +1,168 @@
+"""`regard translate`: one line in is one line out, whatever the line."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Seed, Threads, command
+from regard.cli.console import out, typed, warn
+from regard.cli.inputs import lines_of
+from regard.cli.searching import Beam, LengthPenalty, MaxLength, NBest, Sample, Temperature, TopK, TopP, search_from
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.translator import Translation
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Input = Annotated[
+    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
+]
+Align = Annotated[
+    Literal["none", "words", "soft"],
+    typer.Option("--align", help="words: links such as 0-0 2-1 (Pharaoh); soft: all weights, in JSON only."),
+]
+Format = Annotated[Literal["text", "json", "jsonl"], typer.Option("--format", help="How results are written.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
+
+
+@command(
+    app,
+    "translate",
+    examples="""
+    regard translate runs/de-en "Ein Hund rennt im Schnee ."
+    regard translate runs/de-en test.de.gz --beam 5 --out test.out
+    cat test.de | regard translate runs/de-en - --align words
+    regard translate runs/de-en test.de --format jsonl --n-best 3 --align soft
+    """,
+)
+def translate(
+    run: RunFolder,
+    text: Input = "-",
+    align: Align = "none",
+    format: Format = "text",
+    out_: Out = None,
+    beam: Beam = None,
+    n_best: NBest = None,
+    max_length: MaxLength = None,
+    length_penalty: LengthPenalty = None,
+    sample: Sample = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    batch: Batch = 64,
+    seed: Seed = None,
+    threads: Threads = None,
+) -> None:
+    """Translate a text, a file or standard input, line by line and in order, in constant memory.
+
+    A line longer than the model's limit is cut with a warning that names it, and the exit code is 1.
+    """
+    if align == "soft" and format == "text":
+        raise ConfigError("--align soft writes whole matrices; choose --format json or jsonl")
+    search = search_from(
+        run,
+        beam=beam,
+        n_best=n_best,
+        max_length=max_length,
+        length_penalty=length_penalty,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+    )
+    lines = lines_of(typed(text))
+
+    from regard.tasks.load import load
+
+    translator = load(run, threads=threads)
+    cut = False
+    with _written(out_) as write:
+        for part in _formatted(translator.stream(lines, search=search, batch=batch, seed=seed), format, align):
+            text_of, translation = part
+            write(text_of)
+            if translation is not None and translation.note:
+                warn(f"line {translation.line}: {translation.note}")
+                cut = cut or translation.cut
+    if cut:
+        raise typer.Exit(FAILED)
+
+
+def _formatted(
+    translations: "Iterator[Translation]", format: str, align: str
+) -> "Iterator[tuple[str, Translation | None]]":
+    """The lines to write, each with the translation it came from."""
+    if format == "text":
+        for one in translations:
+            yield _plain(one, align), one
+    elif format == "jsonl":
+        for one in translations:
+            yield json.dumps(as_json(one, align), ensure_ascii=False), one
+    else:
+        opening = "["
+        for one in translations:
+            yield opening + json.dumps(as_json(one, align), ensure_ascii=False), one
+            opening = ","
+        yield "[]" if opening == "[" else "]", None
+
+
+def _plain(translation: "Translation", align: str) -> str:
+    """One line: the hypotheses separated by tabs, each followed by its links if asked."""
+    shown = []
+    for hypothesis in translation.hypotheses:
+        text = hypothesis.text
+        if len(translation.hypotheses) > 1:
+            text = text.replace("\t", " ")
+        shown.append(f"{text} ||| {hypothesis.pharaoh()}" if align == "words" else text)
+    return "\t".join(shown)
+
+
+def as_json(translation: "Translation", align: str) -> dict[str, Any]:
+    """A translation as plain data."""
+    hypotheses = []
+    for hypothesis in translation.hypotheses:
+        entry: dict[str, Any] = {
+            "text": hypothesis.text,
+            "score": hypothesis.score,
+            "log_probability": hypothesis.log_probability,
+            "finished": hypothesis.finished,
+        }
+        if align == "words":
+            entry["words"] = hypothesis.words
+            entry["links"] = [list(link) for link in hypothesis.links()]
+        if align == "soft":
+            entry["pieces"] = hypothesis.pieces
+            entry["alignment"] = None if hypothesis.alignment is None else hypothesis.alignment.tolist()
+        hypotheses.append(entry)
+    content: dict[str, Any] = {"line": translation.line, "source": translation.source}
+    if align == "words":
+        content["source_words"] = translation.source_words
+    if align == "soft":
+        content["source_pieces"] = translation.source_pieces
+    if translation.note:
+        content["note"] = translation.note
+    return {**content, "hypotheses": hypotheses}
+
+
+@contextmanager
+def _written(path: Path | None) -> "Iterator[Any]":
+    """Where lines go: standard output as they come, or a file that appears when it is whole."""
+    if path is None or str(path) == "-":
+        yield out
+        return
+    import os
+    import tempfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            yield lambda line: file.write(line + "\n")
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+"""The settings of a run, by task: those of its rooms together. No torch here, so that they are read at once."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.data.settings import DataSettings
+from regard.decoding.settings import SearchSettings
+from regard.errors import ConfigError, nearest
+from regard.models.settings import RecurrentSettings
+from regard.training.settings import TrainingSettings
+
+
+class RunSettings(BaseModel):
+    """What every run has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str = Field(description="What the model is for.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random choice.")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="Threads to compute with; null: all cores. A run repeats bit for bit at the same number.",
+    )
+    training: TrainingSettings = Field(default_factory=TrainingSettings, description="How it is trained.")
+
+
+class TranslationSettings(RunSettings):
+    """From a sentence to a sentence, with the alignment between them."""
+
+    task: Literal["translation"] = Field("translation", description="What the model is for.")
+    data: DataSettings = Field(description="The pairs of sentences.")
+    model: RecurrentSettings = Field(default_factory=RecurrentSettings, description="The translator.")
+    search: SearchSettings = Field(default_factory=SearchSettings, description="How it looks for a translation.")
+
+
+_KINDS: dict[str, type[RunSettings]] = {"translation": TranslationSettings}
+
+
+def settings_of(task: str) -> type[RunSettings]:
+    """The settings class of a task; an unknown name is an error with the nearest."""
+    if task not in _KINDS:
+        raise ConfigError(f"no task is named {task!r}.{nearest(task, _KINDS)}")
+    return _KINDS[task]
