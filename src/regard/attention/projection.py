@@ -1,0 +1,28 @@
+"""Projections that padding cannot spoil.
+
+The gradient of a projection's weight sums over all rows, and 0 · NaN is NaN: a row of padding that holds NaN would
+spoil it although nobody reads it. So such rows stay out of the projection and come out as NaN; `attend` does the rest.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from regard.attention import guard
+from regard.attention.attended import transformed
+
+
+def needs_guard(inputs: Iterable[Tensor]) -> bool:
+    """Whether an input holds NaN or inf, or cannot be looked at (a traced call)."""
+    tensors = list(inputs)
+    blind = torch.compiler.is_compiling() or transformed() or any(tensor.is_meta for tensor in tensors)
+    return blind or not bool(guard.is_safe(*tensors))
+
+
+def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) -> Tensor:
+    """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN."""
+    if not guarded:
+        return projection(x)
+    rows, spoiled = guard.finite_rows(x)
+    return guard.spoil(projection(rows), spoiled)
