@@ -78,28 +78,27 @@ def _look_up(given: dict[str, Any]) -> list[Step]:
 
 
 def _many_queries(given: dict[str, Any]) -> list[Step]:
-    from regard.attention.attend import attend
+    import torch
 
-    query, x = one(given["queries"]), one(given["inputs"])
-    attended: Any = attend(query, x, x, score="dot")
-    joined = attended.context[0].flatten()
-    queries, width = len(given["queries"]), x.shape[-1]
-    alone = tensor([context(one([each]), x, x, score="dot")[0, 0].tolist() for each in given["queries"]])
+    from regard.attention.pooling import LearnedQueries
+
+    x, many, width = one(given["inputs"]), len(given["queries"]), len(given["inputs"][0])
+    pooling = LearnedQueries(many, dim=width, score="dot").double()
+    with torch.no_grad():
+        pooling.queries.copy_(tensor(given["queries"]))
+        pooled: Any = pooling(x)
+        weights, joined = pooled.weights[0], pooled.context[0]
+    alone = torch.stack([context(one([query]), x, x, score="dot")[0, 0] for query in given["queries"]])
     return [
-        Step(Text("weights, a query a row", "权重，每行一个查询"), "softmax(Q Xᵀ)", attended.weights[0].tolist()),
-        Step(
-            Text("contexts, a query a row", "上下文，每行一个查询"),
-            "softmax(Q Xᵀ) X",
-            attended.context[0].tolist(),
-            Claim(Text("as each query alone", "与单独使用每个查询相同"), same(attended.context[0], alone)),
-        ),
+        Step(Text("weights, a query a row", "权重，每行一个查询"), "softmax(Q Xᵀ)", weights.tolist()),
+        Step(Text("contexts, a query a row", "上下文，每行一个查询"), "softmax(Q Xᵀ) X", alone.tolist()),
         Step(
             Text("concatenated", "拼接"),
             "[c₁; …; c_M]",
             joined.tolist(),
             Claim(
-                Text(f"width M · Dv = {queries} · {width}", f"宽度 M · Dv = {queries} · {width}"),
-                len(joined) == queries * width,
+                Text(f"width M · Dv = {many} · {width}", f"宽度 M · Dv = {many} · {width}"),
+                len(joined) == many * width and same(joined, alone.flatten()),
             ),
         ),
     ]

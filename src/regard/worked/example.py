@@ -101,8 +101,8 @@ class Input:
     meaning: Text
     kind: Literal["number", "count", "numbers", "counts", "rows", "words"]
     axes: tuple[str | int, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    least: int | float | None = None
+    most: int | float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from regard.errors import ConfigError, nearest
 from regard.worked.example import Input, Text
 
 
-def number(name: str, default: str, en: str, zh: str, least: float | None = None, most: float | None = None) -> Input:
+def number(
+    name: str, default: str, en: str, zh: str, least: int | float | None = None, most: int | float | None = None
+) -> Input:
     """One number."""
     return Input(name, default, Text(en, zh), "number", (), least, most)
 
@@ -20,7 +22,13 @@ def count(name: str, default: str, en: str, zh: str, least: int = 1, most: int |
 
 
 def numbers(
-    name: str, default: str, en: str, zh: str, axis: str | int, least: float | None = None, most: float | None = None
+    name: str,
+    default: str,
+    en: str,
+    zh: str,
+    axis: str | int,
+    least: int | float | None = None,
+    most: int | float | None = None,
 ) -> Input:
     """A list: "0.3, 2.8"."""
     return Input(name, default, Text(en, zh), "numbers", (axis,), least, most)
@@ -144,13 +152,19 @@ def _misfits(inputs: Sequence[Input], values: Mapping[str, Any], given: Mapping[
         for axis, size, unit in zip(each.axes, _SIZES[each.kind](values[each.name]), _UNITS[each.kind], strict=True):
             if isinstance(axis, int):
                 if size != axis:
-                    wrong.append(f"--{each.name} has {size} {unit}, expected {axis}, such as {each.default!r}")
+                    wrong.append(f"--{each.name} has {_counted(size, unit)}, expected {axis}, such as {each.default!r}")
                 continue
             known, where, other = first.setdefault(axis, (size, unit, each.name))
             if known == size:
                 continue
-            message = f"--{other} has {known} {where} and --{each.name} has {size} {unit}; expected as many ({axis})"
+            sizes = f"--{other} has {_counted(known, where)} and --{each.name} has {_counted(size, unit)}"
             left = [name for name in (other, each.name) if name not in given]
-            wrong.append(message + "".join(f"; --{name} was not given, so give it too" for name in left))
+            missing = "".join(f"; --{name} was not given, so give it too" for name in left)
+            wrong.append(f"{sizes}; expected as many ({axis}){missing}")
     hint = any(each.kind == "rows" for each in inputs)
     return [f"{message}. Numbers are apart by ',' and rows by ';'." if hint else f"{message}." for message in wrong]
+
+
+def _counted(size: int, unit: str) -> str:
+    """A size and its unit, as in 1 number a row: the first s of a unit is its plural."""
+    return f"{size} {unit.replace('s', '', 1) if size == 1 else unit}"

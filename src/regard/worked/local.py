@@ -6,7 +6,7 @@ from typing import Any
 from regard.errors import ConfigError
 from regard.worked.example import Claim, Printed, Step, Text, Worked
 from regard.worked.inputs import number, numbers
-from regard.worked.library import from_scores, tensor
+from regard.worked.library import from_scores, one, tensor
 
 
 def _local_p(given: dict[str, Any]) -> list[Step]:
@@ -14,7 +14,6 @@ def _local_p(given: dict[str, Any]) -> list[Step]:
 
     from regard.attention import masks
     from regard.attention.attend import attend
-    from regard.attention.refocus import gaussian_window
 
     center, radius, length = given["center"], given["radius"], len(given["scores"])
     if not 0 < center < length:
@@ -22,26 +21,30 @@ def _local_p(given: dict[str, Any]) -> list[Step]:
     if radius <= 0:
         raise ConfigError(f"W17: --radius is {radius:g}, expected more than 0.")
     query, key = from_scores([given["scores"]])
-    # The centre as it is predicted: p = S · sigmoid(z), z = vᵀ tanh(W h); z is what the network would have learned.
-    logit = tensor([[math.log(center / (length - center))]]).requires_grad_()
-    predicted = length * torch.sigmoid(logit)
+    focus = _focus(center, radius, length)
+    # The window stands at the centre as given: it went through a sigmoid, whose rounding could lose a key on the edge.
     window = masks.around(tensor([[center]]), radius)
-    hard = attend(query, key, score="dot", mask=window).weights[0, 0]
-    soft = attend(query, key, score="dot", mask=window, refocus=[gaussian_window(predicted, radius / 2)]).weights[0, 0]
+    flat = attend(query, key, score="dot", mask=window).weights[0, 0]
+    soft = attend(query, key, score="dot", mask=window, refocus=focus.refocus).weights[0, 0]
+    hard = attend(query, key, score="dot", mask=masks.around(focus.center, radius)).weights
     # The place that is looked at, Σ s · weight: it follows p through the Gaussian alone.
+    focus.center.retain_grad()
     (soft * torch.arange(length)).sum().backward()
-    assert logit.grad is not None
+    slope = focus.center.grad
+    assert slope is not None
     outside = (torch.arange(length) - center).abs() > radius
     names = [str(place) for place in range(length)]
     return [
-        Step(Text("what the network gives", "网络给出的数"), "z = vᵀ tanh(W h)", logit.item()),
         Step(
-            Text("centre", "中心"), "p = S · sigmoid(z), S = " + str(length), predicted.item(), Printed(4.3, places=1)
+            Text("centre", "中心"),
+            f"p = S · sigmoid(vᵀ tanh(W h)), S = {length}",
+            focus.center.item(),
+            Printed(4.3, places=1),
         ),
         Step(
             Text("softmax over the window alone", "只在窗口内做 softmax"),
             "|s − p| ≤ D",
-            hard.tolist(),
+            flat.tolist(),
             Printed([0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0], places=2),
             columns=names,
         ),
@@ -66,11 +69,24 @@ def _local_p(given: dict[str, Any]) -> list[Step]:
         ),
         Step(
             Text("gradient of the place looked at, through the Gaussian", "经过高斯，对所看位置的梯度"),
-            "∂ Σ s · weight / ∂ z",
-            logit.grad.item(),
-            Claim(Text("not 0: p learns", "不为 0：p 学得到"), logit.grad.item() != 0, always=False),
+            "∂ Σ s · weight / ∂ p",
+            slope.item(),
+            Claim(Text("not 0: p learns", "不为 0：p 学得到"), slope.item() != 0, always=False),
         ),
     ]
+
+
+def _focus(center: float, radius: float, length: int) -> Any:
+    """The library's local-p, its v set as if it had learned this centre: W = 1, h = 1, vᵀ tanh(W h) = logit(p / S)."""
+    import torch
+
+    from regard.attention.local import Predictive
+
+    predictive = Predictive(radius, query_dim=1).double()
+    with torch.no_grad():
+        predictive.hidden.weight.fill_(1)
+        predictive.vector.weight.fill_(math.log(center / (length - center)) / math.tanh(1))
+    return predictive(one([[1.0]]), torch.tensor([length]))
 
 
 ROWS = (
