@@ -33,7 +33,7 @@ class Sums:
     seconds: float = 0.0
 
     def add(self, other: "Sums") -> None:
-        for name, value in asdict(other).items():
+        for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     def summary(self) -> dict[str, float]:
@@ -99,7 +99,7 @@ class Place:
 
 
 class Reader:
-    """Takes batches in order. An update never joins batches of two epochs, so the last one of an epoch may be smaller."""
+    """Takes batches in order. An update never joins batches of two epochs: an epoch's last one may be smaller."""
 
     def __init__(self, batches: Batches, accumulation: int) -> None:
         self.batches = batches

@@ -1,25 +1,39 @@
 """The processes that train together: who they are, and sums over all of them.
 
-Each process takes every n-th row of every batch. Losses and gradients are summed over the processes and divided once, by
-the tokens of the whole update: the numbers are those of one process, a process that got no rows needs no care, and
+Each process takes every n-th row of every batch. Losses and gradients are summed over the processes and divided once,
+by the tokens of the whole update: the numbers are those of one process, a process that got no rows needs no care, and
 neither does a parameter that an update does not use. That is why gradients are summed here and not by
 `DistributedDataParallel`, which averages, counts hooks, and waits for rows that never come.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
+
+from regard.errors import RunError
 
 
 class Processes:
-    """All processes of this run, as started by `torchrun` or `accelerate launch`; a lone process without either."""
+    """All processes of this run, as started by `torchrun` or `accelerate launch`; a lone process without either.
+
+    They meet over gloo on CPUs and over the device's own way elsewhere. The environment's `ACCELERATE_USE_CPU=true`
+    keeps a run off a device that is there.
+    """
 
     def __init__(self) -> None:
-        self._state = PartialState()
+        wanted = int(os.environ.get("WORLD_SIZE", "1"))
+        cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or (wanted > 1 and not torch.accelerator.is_available())
+        self._state = PartialState(cpu=cpu)
+        if self._state.num_processes != wanted:  # else each would train the whole, into one folder
+            raise RunError(
+                f"{wanted} processes were launched, but {self._state.num_processes} met; accelerate was set up before "
+                "them or does not know this device. Set ACCELERATE_USE_CPU=true to train on CPUs"
+            )
         self.device: torch.device = self._state.device
         self.rank: int = self._state.process_index
         self.count: int = self._state.num_processes

@@ -33,10 +33,10 @@ def set_threads(threads: int) -> None:
 def random_state(device: torch.device) -> dict[str, Any]:
     """Where the generators stand, as plain JSON."""
     version, internal, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
+    drawn: Any = numpy.random.get_state(legacy=True)
     state = {
         "python": [version, list(internal), gauss],
-        "numpy": [kind, keys.tolist(), position, has_gauss, cached],
+        "numpy": [part.tolist() if isinstance(part, numpy.ndarray) else part for part in drawn],
         "torch": _to_text(torch.get_rng_state()),
     }
     if device.type == "cuda":

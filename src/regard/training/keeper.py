@@ -1,0 +1,140 @@
+"""Saves a run's place and weights, and puts them back: what makes a killed run the same run again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.errors import ConfigError, RunError
+from regard.training.checkpoint import load_tensors, newest_checkpoint, read_state, save_checkpoint, save_weights
+from regard.training.place import Place, Reader
+from regard.training.processes import Processes
+from regard.training.randomness import random_state, restore_random_state
+from regard.training.run import RunFolder
+from regard.training.settings import CHANGEABLE, TrainingSettings
+from regard.training.update import Diverged
+
+_FORMAT = 1
+
+
+class Keeper:
+    """Everything that a run saves, in one place.
+
+    Args:
+        run: where to.
+        model: whose weights.
+        optimizer: whose moments.
+        reader: the data, which a resumed run must find unchanged.
+        processes: only the first writes.
+        settings: of this run; those saved must agree with them.
+        seed: the same.
+        say: told what a person should know.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        reader: Reader,
+        processes: Processes,
+        settings: TrainingSettings,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.run, self.model, self.optimizer, self.processes = run, model, optimizer, processes
+        self.say, self.keep = say, settings.keep
+        self.options = {"seed": seed, **settings.model_dump(mode="json")}
+        self.world = {
+            "processes": processes.count,
+            "threads": torch.get_num_threads(),
+            "device": processes.device.type,
+            "torch": torch.__version__,
+        }
+        self.plan = reader.digest(0)
+        self.saved: int | None = None
+
+    def save(self, place: Place) -> None:
+        """Write a checkpoint of this place, unless there is one."""
+        if place.step == self.saved:
+            return
+        random = self.processes.gather(random_state(self.processes.device))
+        self._refuse_bad_weights(place)
+        if self.processes.first:
+            state = {
+                "format": _FORMAT,
+                "place": place.to_json(),
+                "options": self.options,
+                "world": self.world,
+                "plan": self.plan,
+                "random": random,
+            }
+            save_checkpoint(self.run.checkpoints, place.step, self.model, self.optimizer, state, self.keep)
+        self.processes.wait()
+        self.saved = place.step
+
+    def save_best(self, place: Place) -> None:
+        """Make the weights the run's own, `model.safetensors`."""
+        self._refuse_bad_weights(place)
+        if self.processes.first:
+            save_weights(self.run.weights, self.model)
+
+    def restore(self) -> Place:
+        """Put everything back as the newest whole checkpoint has it; without one, the run starts over.
+
+        Raises:
+            RunError: all checkpoints are damaged, or they are of another model, of other data or of another format.
+            ConfigError: an option differs from the saved one and may not.
+        """
+        newest = newest_checkpoint(self.run.checkpoints, self.say) if self.processes.first else None
+        newest = self.processes.tell(newest)
+        if newest is None:
+            self.say("There is no checkpoint yet: the run starts from its beginning.")
+            return Place()
+        state = read_state(newest)
+        if state.get("format") != _FORMAT:
+            raise RunError(f"{newest} has format {state.get('format')!r}, this regard reads {_FORMAT}")
+        self._compare_options(state["options"])
+        if state["plan"] != self.plan:
+            raise RunError(
+                f"{newest} was saved with other data or batches; a resumed run would see some items twice and others "
+                "never. Give the same data, tokenizer and batch size, or start a new run"
+            )
+        self._compare_world(state["world"])
+        load_tensors(newest, self.model, self.optimizer)
+        if len(state["random"]) == self.processes.count:
+            restore_random_state(state["random"][self.processes.rank], self.processes.device)
+        place = Place.from_json(state["place"])
+        self.saved = place.step
+        self.say(f"Resuming after step {place.step} (epoch {place.epoch}, batch {place.position}).")
+        return place
+
+    def _compare_options(self, saved: dict[str, Any]) -> None:
+        differing = {name for name in saved.keys() | self.options.keys() if saved.get(name) != self.options.get(name)}
+        refused = sorted(differing - CHANGEABLE)
+        if refused:
+            lines = [f"  {name}: saved {saved.get(name)}, now {self.options.get(name)}" for name in refused]
+            raise ConfigError(
+                "the run cannot go on with other options than it was started with:\n"
+                + "\n".join(lines)
+                + f"\nLeave them as saved, or start a new run. These may change: {', '.join(sorted(CHANGEABLE))}."
+            )
+        for name in sorted(differing):
+            self.say(f"Changed on resume: {name} was {saved.get(name)} and is now {self.options.get(name)}.")
+
+    def _compare_world(self, saved: dict[str, Any]) -> None:
+        for name, value in self.world.items():
+            if saved.get(name) != value:
+                self.say(
+                    f"Saved with {name} {saved.get(name)}, resumed with {value}: the run goes on, "
+                    "but not bit for bit as it would have unbroken."
+                )
+
+    def _refuse_bad_weights(self, place: Place) -> None:
+        for name, weights in self.model.state_dict().items():
+            if weights.is_floating_point() and not weights.isfinite().all():
+                raise Diverged(
+                    f"after step {place.step} the weights {name!r} are not finite and were not saved; the last "
+                    "checkpoint is from before. Try a lower learning_rate or a smaller clip"
+                )

@@ -1,0 +1,251 @@
+"""The training loop: update, write down, validate, save; stop at a bound, when nothing improves, or when asked to."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.errors import ConfigError, RunError, nearest
+from regard.training.checkpoint import checkpoints
+from regard.training.interrupt import Interrupted, Watch
+from regard.training.keeper import Keeper
+from regard.training.log import Log
+from regard.training.measure import peak_memory
+from regard.training.optimizer import make_optimizer
+from regard.training.place import Batches, Place, Reader, Sums
+from regard.training.processes import Processes
+from regard.training.progress import Reporter, reporter
+from regard.training.randomness import seed_everything, undisturbed
+from regard.training.run import RunFolder
+from regard.training.schedule import learning_rate
+from regard.training.settings import TrainingSettings
+from regard.training.update import Objective, Updater
+
+Validate = Callable[[nn.Module], dict[str, float]]
+
+
+def train(
+    run: RunFolder,
+    model: nn.Module,
+    objective: Callable[[nn.Module, Any], Objective],
+    batches: Batches,
+    validate: Validate | None,
+    settings: TrainingSettings,
+    seed: int = 0,
+    *,
+    progress: str | Reporter = "auto",
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Train a model, so that it can be killed at any moment and resumed to the same weights, bit for bit.
+
+    The promise of bits holds on one machine, with one number of threads and processes, on the CPU, for runs bound by
+    steps or epochs; one bound by minutes resumes with the time it has spent. Under `torchrun` each process takes every
+    n-th row of every batch, and the sums are those of one process.
+
+    Args:
+        run: the folder that is written to.
+        model: is moved to the device, and has the last weights afterwards; the best are in `model.safetensors`.
+        objective: `(model, batch) -> Objective(total, count, correct)`: sums, never means. `settings.smoothing` is for
+            whoever makes it.
+        batches: the data, see `Batches`.
+        validate: `(model) -> metrics` by name; is called on the first process alone, in eval mode, without gradients,
+            and leaves the random generators as they were. With None, `model.safetensors` holds the last weights.
+        settings: see `TrainingSettings`.
+        seed: of dropout and everything else that is drawn while training. The weights are the caller's: seed before
+            making them, or a run killed before its first checkpoint starts over from other ones.
+        progress: auto, live, lines, silent, or a reporter.
+        resume: go on from the newest whole checkpoint. Options that differ from the saved ones are refused, but for the
+            bounds, patience, keep, save_every and log_every, whose changes are said aloud.
+
+    Returns:
+        What came of it, as in the run's `results.json`.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM came; the place is saved.
+        Diverged: a loss, gradient or weight is not finite.
+        RunError: the run has checkpoints and is not to be resumed, or cannot be.
+        ConfigError: the settings do not fit the run or its metrics.
+    """
+    processes = Processes()
+    if not resume and checkpoints(run.checkpoints):
+        raise RunError(f"{run.path} holds a run already; resume it, or name another folder")
+    if validate is None and settings.patience is not None:
+        raise ConfigError("patience waits for a better validation, but there is none; leave patience out")
+    seed_everything(seed, processes.rank)
+    model.to(processes.device).train()
+    processes.copy_from_first(model)
+    optimizer = make_optimizer(model, settings)
+    reader = Reader(batches, settings.accumulation)
+    teller = progress if not isinstance(progress, str) else reporter(progress)
+    if not processes.first:
+        teller = reporter("silent")
+    keeper = Keeper(run, model, optimizer, reader, processes, settings, seed, teller.say)
+    place = keeper.restore() if resume else Place()
+    bounds = Bounds(settings, reader.steps(0))
+    updater = Updater(model, objective, optimizer, batches, processes, settings)
+
+    with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(Watch())
+        log = stack.enter_context(contextlib.closing(Log(run, place.step))) if processes.first else None
+        stack.enter_context(teller)
+        if processes.first:
+            run.results.unlink(missing_ok=True)  # those of a run that now goes on
+        clock = time.monotonic()
+
+        def look() -> None:
+            """Validate, keep the weights if they are the best, and save the place."""
+            place.validated = place.step
+            best = True
+            if validate is not None:
+                place.metrics = processes.tell(_metrics(validate, model, processes))
+                best = place.judge(_monitored(place.metrics, settings.monitor), settings.better)
+                teller.validated(place.step, place.metrics, best)
+                if log:
+                    log.write("validation", place.step, {"epoch": place.epoch, **place.metrics})
+            if best:
+                keeper.save_best(place)
+            save()
+
+        def save() -> None:
+            if log:
+                log.sync()
+            keeper.save(place)
+
+        def write_down(rate: float) -> None:
+            if log:
+                log.write(
+                    "train", place.step, {"epoch": place.epoch, **place.interval.summary(), "learning_rate": rate}
+                )
+            place.interval = Sums()
+
+        rate = 0.0
+        while (ended := bounds.ended(place)) is None:
+            rate = learning_rate(settings, place.step, bounds.done(place))
+            sums = updater.update(reader.take(place), rate, f"step {place.step + 1} (epoch {place.epoch})")
+            place.step += 1
+            place.total.add(sums)
+            place.interval.add(sums)
+            now = time.monotonic()
+            place.seconds, received = _agree(processes, place.seconds + now - clock, watch.received)
+            clock = now
+
+            line = place.step % settings.log_every == 0
+            done = bounds.done(place)
+            left = place.seconds * (1 - done) / done if done else None
+            teller.update(place.step, done, left, place.interval.summary(), line)
+            if line:
+                write_down(rate)
+            if _due(place, settings):
+                look()
+            elif received or (settings.save_every and place.step % settings.save_every == 0):
+                save()
+            if received:
+                save()
+                raise Interrupted(
+                    f"Stopped after step {place.step}; its place is saved. To go on: regard train --resume {run.path}",
+                    received,
+                )
+
+        if place.interval.steps:
+            write_down(rate)
+        if place.validated != place.step:
+            look()
+        results = _results(place, ended, model, settings, seed, processes)
+        if processes.first:
+            run.write_results(results)
+        processes.wait()
+        return results
+
+
+class Bounds:
+    """When a run ends, and how much of it is done.
+
+    Args:
+        settings: `steps`, `epochs`, `minutes` and `patience`.
+        steps: updates in the first epoch, by which a run bound by epochs is measured until it ends.
+    """
+
+    def __init__(self, settings: TrainingSettings, steps: int) -> None:
+        self.settings = settings
+        self.steps = steps
+
+    def done(self, place: Place) -> float:
+        """The part of the run that lies behind, 0 to 1: by the bound that is nearest."""
+        settings = self.settings
+        parts = [
+            place.step / settings.steps if settings.steps else 0.0,
+            place.step / (settings.epochs * self.steps) if settings.epochs else 0.0,
+            place.seconds / (60 * settings.minutes) if settings.minutes else 0.0,
+        ]
+        return min(1.0, max(parts))
+
+    def ended(self, place: Place) -> str | None:
+        """The name of the bound that is reached, or None."""
+        settings = self.settings
+        reached = {
+            "patience": settings.patience is not None and place.waited >= settings.patience,
+            "steps": settings.steps is not None and place.step >= settings.steps,
+            "epochs": settings.epochs is not None and place.epoch >= settings.epochs,
+            "minutes": settings.minutes is not None and place.seconds >= 60 * settings.minutes,
+        }
+        return next((name for name, is_reached in reached.items() if is_reached), None)
+
+
+def _due(place: Place, settings: TrainingSettings) -> bool:
+    if settings.validate_every is None:
+        return place.position == 0  # an epoch has just ended
+    return place.step % settings.validate_every == 0
+
+
+def _metrics(validate: Validate, model: nn.Module, processes: Processes) -> dict[str, float] | None:
+    if not processes.first:
+        return None
+    model.eval()
+    try:
+        with torch.no_grad(), undisturbed(processes.device):
+            return {name: float(value) for name, value in validate(model).items()}
+    finally:
+        model.train()
+
+
+def _monitored(metrics: dict[str, float], name: str) -> float:
+    if name not in metrics:
+        raise ConfigError(f"monitor: validation gives no metric named {name!r}.{nearest(name, metrics)}")
+    return metrics[name]
+
+
+def _agree(processes: Processes, seconds: float, received: int) -> tuple[float, int]:
+    """The first process's clock, and a signal that any process received: all must end after the same step."""
+    if processes.count == 1:
+        return seconds, received
+    mine = torch.zeros(2, processes.count, dtype=torch.float64, device=processes.device)
+    mine[0, processes.rank], mine[1, processes.rank] = seconds, received
+    clocks, signals = processes.sum(mine).tolist()
+    return clocks[0], int(max(signals))
+
+
+def _results(
+    place: Place, ended: str, model: nn.Module, settings: TrainingSettings, seed: int, processes: Processes
+) -> dict[str, Any]:
+    tokens = place.total.tokens
+    return {
+        "ended_by": ended,
+        "steps": place.step,
+        "epochs": place.epoch,
+        "tokens": int(tokens),
+        "seconds": place.seconds,
+        "tokens_per_second": tokens / place.total.seconds if place.total.seconds else 0.0,
+        "peak_memory_bytes": peak_memory(processes.device),
+        "best_step": place.best_step,
+        "best": place.best_metrics,
+        "last": place.metrics,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "seed": seed,
+        "precision": settings.precision,
+        "device": processes.device.type,
+        "processes": processes.count,
+        "threads": torch.get_num_threads(),
+    }

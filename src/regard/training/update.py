@@ -1,0 +1,123 @@
+"""One update of the weights, from any number of batches on any number of processes."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.training.place import Batches, Sums
+from regard.training.processes import Processes
+from regard.training.settings import TrainingSettings
+
+
+class Diverged(RegardError):
+    """A loss, gradient or weight is not finite; the message names the step. Nothing of it has been saved."""
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What the loss of a batch comes to: sums, never means, so that parts of a batch add up to the whole.
+
+    Attributes:
+        total: the sum of the losses in nats, a scalar with its graph.
+        count: the tokens that it sums over, a scalar.
+        correct: how many of them were right, a scalar.
+    """
+
+    @property
+    def total(self) -> Tensor: ...
+
+    @property
+    def count(self) -> Tensor: ...
+
+    @property
+    def correct(self) -> Tensor: ...
+
+
+class Updater:
+    """Makes updates with AdamW's step on the mean gradient a token.
+
+    The sums of all batches and processes are divided once, by all their tokens: accumulation and several processes give
+    the gradient of the one big batch. Numbers leave the device once a batch (its tokens) and twice an update.
+
+    Args:
+        model: on the processes' device.
+        objective: `(model, batch) -> Objective`.
+        optimizer: over the model's parameters.
+        batches: where items are loaded from.
+        processes: those that share each batch.
+        settings: `clip` and `precision`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Callable[[nn.Module, Any], Objective],
+        optimizer: torch.optim.Optimizer,
+        batches: Batches,
+        processes: Processes,
+        settings: TrainingSettings,
+    ) -> None:
+        self.model, self.objective, self.optimizer = model, objective, optimizer
+        self.batches, self.processes, self.settings = batches, processes, settings
+        self._parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._exact = torch.float32 if processes.device.type == "mps" else torch.float64  # mps has no float64
+
+    def update(self, parts: Iterable[list[int]], learning_rate: float, name: str) -> Sums:
+        """Make one update; one without any token leaves the weights and the optimizer as they are.
+
+        Args:
+            parts: the item numbers of each batch that the update joins.
+            learning_rate: of this update.
+            name: of this update, for errors: its step and epoch.
+
+        Returns:
+            What it came to, over all processes.
+
+        Raises:
+            Diverged: the loss or the gradient is not finite; the weights are still those before the update.
+        """
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = torch.zeros(3, dtype=self._exact, device=self.processes.device)
+        for indices in parts:
+            rows = self.processes.share(indices)
+            if rows:
+                self._learn(rows, sums)
+        loss, tokens, correct = self.processes.sum(sums).tolist()
+        self.processes.sum_gradients(self._parameters)
+        norm = self._apply(tokens, learning_rate, loss, name) if tokens else 0.0
+        return Sums(loss, tokens, correct, norm, steps=1, seconds=time.perf_counter() - started)
+
+    def _learn(self, rows: list[int], sums: Tensor) -> None:
+        device = self.processes.device
+        batch = self.batches.load(rows).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
+            outcome = self.objective(self.model, batch)
+        if not outcome.count:  # nothing to learn from, and a loss of nothing may be anything
+            return
+        outcome.total.backward()
+        sums += torch.stack([value.detach().to(sums) for value in (outcome.total, outcome.count, outcome.correct)])
+
+    def _apply(self, tokens: float, learning_rate: float, loss: float, name: str) -> float:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        torch._foreach_div_(gradients, tokens)
+        length = nn.utils.get_total_norm(gradients)
+        norm = length.item()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = "gradient" if math.isfinite(loss) else "loss"
+            raise Diverged(
+                f"the {what} of {name} is {norm if math.isfinite(loss) else loss}; the weights were not changed and "
+                "nothing was saved of this step. Try a lower learning_rate, a longer warmup_steps, a smaller clip, or "
+                "precision fp32"
+            )
+        if self.settings.clip is not None:
+            nn.utils.clip_grads_with_norm_(self._parameters, self.settings.clip, length)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.step()
+        return norm
