@@ -200,7 +200,11 @@ ROWS = (
         title=Text("a pointer sorts 20, 5, 10", "指针网络给 20、5、10 排序"),
         source=Text("textbook example; pointer networks: Vinyals 2015", "教科书例题；指针网络：Vinyals 2015"),
         answer=Text("1, 3, 2", "1、3、2"),
-        inputs=(numbers("numbers", "20, 5, 10", "what to sort, downwards", "要从大到小排序的数", "numbers"),),
+        inputs=(
+            numbers(
+                "numbers", "20, 5, 10", "what to sort, downwards", "要从大到小排序的数", "numbers", least=-1e6, most=1e6
+            ),
+        ),
         steps=_sorting,
     ),
     Worked(

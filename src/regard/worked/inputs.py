@@ -8,15 +8,16 @@ from typing import Any
 from regard.errors import ConfigError, nearest
 from regard.worked.example import Input, Text
 
+LIMIT = 1000
+"""Numbers go from −LIMIT to LIMIT unless an input says otherwise: far beyond it, products overflow."""
 
-def number(
-    name: str, default: str, en: str, zh: str, least: int | float | None = None, most: int | float | None = None
-) -> Input:
+
+def number(name: str, default: str, en: str, zh: str, least: int | float = -LIMIT, most: int | float = LIMIT) -> Input:
     """One number."""
     return Input(name, default, Text(en, zh), "number", (), least, most)
 
 
-def count(name: str, default: str, en: str, zh: str, least: int = 1, most: int | None = None) -> Input:
+def count(name: str, default: str, en: str, zh: str, least: int = 1, most: int = 10**9) -> Input:
     """A whole number."""
     return Input(name, default, Text(en, zh), "count", (), least, most)
 
@@ -27,21 +28,21 @@ def numbers(
     en: str,
     zh: str,
     axis: str | int,
-    least: int | float | None = None,
-    most: int | float | None = None,
+    least: int | float = -LIMIT,
+    most: int | float = LIMIT,
 ) -> Input:
     """A list: "0.3, 2.8"."""
     return Input(name, default, Text(en, zh), "numbers", (axis,), least, most)
 
 
-def counts(name: str, default: str, en: str, zh: str, axis: str, least: int = 1, most: int | None = None) -> Input:
+def counts(name: str, default: str, en: str, zh: str, axis: str, least: int = 1, most: int = 10**9) -> Input:
     """A list of whole numbers: "3, 1, 2"."""
     return Input(name, default, Text(en, zh), "counts", (axis,), least, most)
 
 
 def rows(name: str, default: str, en: str, zh: str, axes: tuple[str | int, str | int]) -> Input:
     """A table: "2, 1; 0, 1"."""
-    return Input(name, default, Text(en, zh), "rows", axes)
+    return Input(name, default, Text(en, zh), "rows", axes, -LIMIT, LIMIT)
 
 
 def words(name: str, default: str, en: str, zh: str, axis: str | int) -> Input:

@@ -11,7 +11,7 @@ _LARGE = 1e9
 _WORDS = {
     "source": Text("source: ", "出处："),
     "given": Text("given: ", "已知："),
-    "yours": Text("yours", "你给的"),
+    "yours": Text("  (yours)", "（你给的）"),
     "printed": Text("literature: ", "文献："),
     "verdict": Text(" — ", " —— "),
     "true": Text("agrees", "一致"),
@@ -36,7 +36,7 @@ def show(work: Work, language: Language = "en") -> str:
         f"    {_word('source', language)}{worked.source.to(language)}",
     ]
     for each in worked.inputs:
-        mark = f"  ({_word('yours', language)})" if each.name in work.own else ""
+        mark = _word("yours", language) if each.name in work.own else ""
         option = f'--{each.name} "{work.texts[each.name]}"'
         lines.append(f"    {_word('given', language)}{option}  {each.meaning.to(language)}{mark}")
     for position, step in enumerate(work.steps, start=1):
