@@ -6,6 +6,7 @@ be checked by hand. `TableDecoder` dresses a rule as a decoder.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,7 @@ class TableDecoder:
 def random_rule(choices: int, source: Sequence[int] | int = 3, seed: int = 0, sharpness: float = 1.5) -> Rule:
     """Log-probabilities and weights drawn anew for each prefix; `source` is each item's number of source positions."""
 
+    @cache
     def rule(item: int, prefix: tuple[int, ...]) -> tuple[list[float], list[float]]:
         random = np.random.default_rng([seed, item, len(prefix), *prefix])
         scores = random.normal(size=choices) * sharpness

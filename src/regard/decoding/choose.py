@@ -1,10 +1,10 @@
-"""How a step chooses its tokens: the best of the beam, or one draw each. Both follow the same order of ties."""
+"""How a step chooses its tokens: the best of the beam, or one draw each."""
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.settings import SearchSettings
@@ -26,26 +26,34 @@ class Chosen(NamedTuple):
 
 
 def highest(
-    scores: Float[Tensor, "rows choices"], count: int
+    scores: Float[Tensor, "rows choices"], count: int, banned: Bool[Tensor, "choices"] | None = None
 ) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
-    """Each row's `count` highest scores, highest first, and their ids; of equal ones the lower ids (unlike `topk`)."""
+    """Each row's `count` highest scores, highest first, and their ids; of equal ones the lower ids (unlike `topk`).
+
+    `banned` ids come last, with −inf. Rows are looked at a second time only where that, or a tie, asks for it.
+    """
     choices = scores.shape[1]
     count = min(count, choices)
     values, ids = scores.topk(min(count + 1, choices), dim=1)
+    again = torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
+    if banned is not None:
+        again |= banned[ids].any(dim=1)
     if choices > count:
         # Some id beyond the cut is as good as one within it; among impossible ones (−inf) any will do.
-        tied = (values[:, count - 1] == values[:, count]) & (values[:, count] > -torch.inf)
+        again |= (values[:, count - 1] == values[:, count]) & (values[:, count] > -torch.inf)
         values, ids = values[:, :count], ids[:, :count]
-        if bool(tied.any()):
-            exact, order = scores[tied].sort(dim=1, descending=True, stable=True)
-            values, ids = values.clone(), ids.clone()
-            values[tied], ids[tied] = exact[:, :count], order[:, :count]
+    if bool(again.any()):
+        allowed = scores[again] if banned is None else scores[again].masked_fill(banned, -torch.inf)
+        exact, order = allowed.sort(dim=1, descending=True, stable=True)
+        values[again], ids[again] = exact[:, :count], order[:, :count]
     ids, order = ids.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, ids.gather(1, order)
 
 
-def expand(logits: Float[Tensor, "rows choices"], banned: Tensor | None, totals: np.ndarray, beam: int) -> Chosen:
+def expand(
+    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, "choices"] | None, totals: np.ndarray, beam: int
+) -> Chosen:
     """The `beam` most probable continuations of each item; ties go to the lower id, then to the lower parent.
 
     Args:
@@ -55,7 +63,7 @@ def expand(logits: Float[Tensor, "rows choices"], banned: Tensor | None, totals:
         beam: the most places of the new beam.
     """
     items, places = totals.shape
-    values, ids = highest(_without(logits, banned), beam)
+    values, ids = highest(logits, beam, banned)
     each = values.shape[1]
     # float64 sums of float32 values are exact here, so hypotheses that tie on paper tie in the machine.
     steps = _numpy(values) - _log_normalizers(logits)
@@ -69,7 +77,7 @@ def expand(logits: Float[Tensor, "rows choices"], banned: Tensor | None, totals:
 
 def draw(
     logits: Float[Tensor, "rows choices"],
-    banned: Tensor | None,
+    banned: Bool[Tensor, "choices"] | None,
     totals: np.ndarray,
     uniforms: np.ndarray,
     settings: SearchSettings,
@@ -88,19 +96,18 @@ def draw(
     """
     items, places = totals.shape
     draws = uniforms.shape[1]
-    allowed = _without(logits, banned).cpu()
-    choices = allowed.shape[1]
-    sorts = settings.top_k is not None or settings.top_p is not None
-    if sorts:
-        values, ids = highest(allowed, settings.top_k or choices)
+    choices = logits.shape[1]
+    if settings.top_k is None and settings.top_p is None:
+        values = (logits if banned is None else logits.masked_fill(banned, -torch.inf)).cpu()
+        ids = torch.arange(choices).expand_as(values)
     else:
-        values, ids = allowed, torch.arange(choices).expand_as(allowed)
+        values, ids = (found.cpu() for found in highest(logits, settings.top_k or choices, banned))
     probabilities = torch.softmax(values.double() / (settings.temperature or 1.0), dim=1).nan_to_num()
     if settings.top_p is not None:
         before = probabilities.cumsum(1) - probabilities
         probabilities = probabilities.masked_fill(before >= settings.top_p, 0.0)
     cumulated = probabilities.cumsum(1)
-    points = torch.from_numpy(uniforms).reshape(len(allowed), -1) * cumulated[:, -1:]
+    points = torch.from_numpy(uniforms).reshape(len(values), -1) * cumulated[:, -1:]
     picked = torch.searchsorted(cumulated, points, right=True)
     last = (probabilities > 0).long().mul(torch.arange(values.shape[1])).amax(1, keepdim=True)
     picked = torch.minimum(picked, last)  # a uniform number that rounding lifted to the very top
@@ -108,10 +115,6 @@ def draw(
     steps = _numpy(values.gather(1, picked)) - _log_normalizers(logits)
     grown = np.take_along_axis(totals, parents, 1) + steps.reshape(items, draws)
     return Chosen(parents, ids.gather(1, picked).numpy().reshape(items, draws), grown)
-
-
-def _without(logits: Tensor, banned: Tensor | None) -> Tensor:
-    return logits if banned is None else logits.masked_fill(banned, -torch.inf)
 
 
 def _log_normalizers(logits: Tensor) -> np.ndarray:

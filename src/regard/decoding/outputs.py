@@ -51,6 +51,7 @@ class Item:
         columns: its real source positions; None: as many as the weights have.
         settings: the search's.
         random: where its draws come from, its own.
+        cut: what a live hypothesis has to reach: the worst of the n_best finished scores; −inf while there are fewer.
     """
 
     number: int
@@ -58,20 +59,19 @@ class Item:
     columns: int | None
     settings: SearchSettings
     random: np.random.Generator
+    cut: float = -math.inf
     found: list[_Found] = field(default_factory=list)
 
     def keep(self, history: History, steps: int, place: int, log_probability: float, finished: bool) -> None:
-        """Score and keep the hypothesis that stands at `place` after `steps` steps."""
+        """Score the hypothesis that stands at `place` after `steps` steps, and keep it if it can be among the best."""
         score = log_probability / float(length_norm(steps, self.settings))
         if self.settings.coverage_penalty and history.aligned:
             score += self.settings.coverage_penalty * coverage_term(self._alignment(history, steps, place))
         self.found.append(_Found(steps, place, log_probability, score, finished))
-
-    def cut(self) -> float:
-        """What a live hypothesis has to beat: the worst of the n_best finished scores; −inf while there are fewer."""
-        if self.settings.sample or len(self.found) < self.settings.n_best:
-            return -math.inf
-        return sorted(found.score for found in self.found)[-self.settings.n_best]
+        scores = sorted(found.score for found in self.found if found.finished)
+        if not self.settings.sample and len(scores) >= self.settings.n_best:
+            self.cut = scores[-self.settings.n_best]
+            self.found = [found for found in self.found if found.score >= self.cut]
 
     def hypotheses(self, history: History) -> list[Hypothesis]:
         """The n_best different ones: finished before cut off, then by score, then by lower ids."""

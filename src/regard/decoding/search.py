@@ -103,9 +103,11 @@ def search(
 
         before, totals = totals, chosen.totals.copy()
         ended = (chosen.ids == end) & (totals > -np.inf)
-        for slot, place in np.argwhere(ended).tolist():
+        # Coverage only takes away, so what falls behind without it need not be scored.
+        worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
+        for slot, place in np.argwhere(worthy).tolist():
             live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
-            cuts[slot] = live[slot].cut()
+            cuts[slot] = live[slot].cut
         totals[ended] = -np.inf
 
         best = totals.max(axis=1)
