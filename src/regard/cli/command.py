@@ -37,6 +37,13 @@ def reported(debug: bool) -> Iterator[None]:
         complain(str(error))
         code = CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED
         raise typer.Exit(getattr(error, "exit_code", code)) from error  # an interrupted training says its own
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        complain(f"a fault of regard itself, {type(error).__name__}: {error}. Run it again with --debug and report it.")
+        raise typer.Exit(FAILED) from error
     except KeyboardInterrupt as stop:
         if debug:
             raise

@@ -5,12 +5,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from regard.errors import DataError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class Voice:
@@ -76,11 +72,9 @@ def complain(text: str) -> None:
     sys.stderr.write(f"error: {text}\n")
 
 
-def console() -> "Console":
-    """A rich console over standard error, for progress."""
-    from rich.console import Console
-
-    return Console(stderr=True, quiet=Voice.quiet)
+def progress() -> str:
+    """How training shows its progress: a live bar in a terminal, lines elsewhere, nothing under --quiet."""
+    return "silent" if Voice.quiet else "auto"
 
 
 def colored() -> bool:

@@ -1,1 +1,63 @@
-"""Coming."""
+"""`regard demo`: a translator that learns while you watch, and then shows where it looks."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import Threads, command
+from regard.cli.console import colored, out, progress, say, warn
+
+To = Annotated[Literal["fr", "zh", "de", "es"], typer.Option("--to", help="Language that English is translated to.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for the run, the page and the picture. [default: the next free one]"),
+]
+Epochs = Annotated[
+    int | None, typer.Option("--epochs", min=1, help="Train for so many epochs, in place of the recipe's.")
+]
+
+_SHOWN = 3
+
+
+@command(app, "demo", examples="regard demo\nregard demo --to zh\nregard demo --to de --seed 1 --out demo-de")
+def demo(
+    to: To = "fr", seed: SeedOption = 0, out_: OutFolder = None, epochs: Epochs = None, threads: Threads = None
+) -> None:
+    """Train a translator on built-in phrases in about two minutes, and see where it looks.
+
+    The phrases are dates, times, durations, prices and numbers. The alignment is learned: nobody tells the model which
+    word belongs to which.
+    """
+    from regard.tasks import demo as task
+
+    folder = out_ or _free(to)
+    say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes about two minutes.")
+    done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=warn)
+
+    measures, baselines = done.evaluation.measures, done.evaluation.baselines
+    out(f"exact match on {done.evaluation.pairs} phrases never seen: {measures['exact']:.3f}")
+    out(
+        f"alignment error rate (learned, never taught): {measures['aer']:.3f}; "
+        f"looking along the diagonal {baselines['diagonal']:.3f}, everywhere alike {baselines['uniform']:.3f}"
+    )
+    out()
+    from regard.views.terminal import terminal
+    from regard.views.write import write
+
+    view = task.some_alignments(done.evaluation, _SHOWN)
+    out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
+    out()
+    out(f"page     {write(view, folder / 'alignment.html')}")
+    out(f"picture  {write(view, folder / 'alignment.png')}")
+    say(f'Try your own: regard translate {folder} "at 7:25 PM on March 3, 1987"')
+
+
+def _free(to: str) -> Path:
+    number = 1
+    while (folder := Path("runs") / f"demo-{to}-{number}").exists():
+        number += 1
+    return folder

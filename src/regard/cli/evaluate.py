@@ -1,1 +1,96 @@
-"""Coming."""
+"""`regard evaluate`: how good a run is on test data."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import Threads, command
+from regard.cli.console import out, say, table, warn
+from regard.cli.searching import Beam, LengthPenalty, MaxLength, search_from
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.evaluation import Evaluation
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's held-out pairs if no files are given.")]
+Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
+Links = Annotated[Path | None, typer.Option(help="True links, a line a pair: 0-0 1-2, or 1p2 for a possible one.")]
+Predictions = Annotated[Path | None, typer.Option(help="Write the translations to this file.")]
+Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How results are written.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
+
+
+@command(
+    app,
+    "evaluate",
+    examples="""
+    regard evaluate runs/de-en --source test.de.gz --target test.en.gz --beam 5
+    regard evaluate runs/de-en --source test.de --target test.en --links test.links --format json
+    regard evaluate runs/en-fr
+    """,
+)
+def evaluate(
+    run: RunFolder,
+    source: Source = None,
+    target: Target = None,
+    links: Links = None,
+    predictions: Predictions = None,
+    beam: Beam = None,
+    max_length: MaxLength = None,
+    length_penalty: LengthPenalty = None,
+    batch: Batch = 64,
+    format: Format = "text",
+    threads: Threads = None,
+) -> None:
+    """Translate test data and measure: BLEU, chrF, exact match, perplexity, and AER where true links are known.
+
+    The result is also kept in the run's folder, for `regard compare`.
+    """
+    if (source is None) != (target is None):
+        raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
+    if links is not None and source is None:
+        raise ConfigError("--links are of the test pairs: give --source and --target too")
+    search = search_from(run, beam=beam, max_length=max_length, length_penalty=length_penalty)
+
+    from regard.tasks.evaluation import evaluate as measure
+    from regard.tasks.evaluation import held_out, test_pairs
+    from regard.tasks.evaluations import keep_evaluation
+    from regard.tasks.load import load
+
+    if source is None or target is None:
+        pairs, name = held_out(run), "held out"
+    else:
+        pairs, name = test_pairs(source, target, links), source.name
+    translator = load(run, threads=threads)
+    result = measure(translator, pairs, search, batch)
+    for note in result.notes:
+        warn(note)
+    entry = {"data": name, "search": search.model_dump(mode="json"), **result.to_json()}
+    keep_evaluation(run, entry)
+    if predictions is not None:
+        from regard.files import write_atomically
+
+        write_atomically(predictions, "".join(one.text + "\n" for one in result.translations))
+        say(f"Translations written to {predictions}.")
+    if format == "json":
+        out(json.dumps(entry, ensure_ascii=False, indent=2))
+    else:
+        print_evaluation(result)
+
+
+def print_evaluation(result: "Evaluation") -> None:
+    """The measures, their signatures, and the table by length."""
+    rows = []
+    for name, value in result.measures.items():
+        remark = result.signatures.get(name, "")
+        if name == "aer":
+            remark = ", ".join(f"{kind} {aer:.3f}" for kind, aer in result.baselines.items())
+        rows.append([name, f"{value:.4f}" if name in ("exact", "aer") else f"{value:.2f}", remark])
+    out(table(["measure", f"{result.pairs} pairs", ""], rows))
+    out()
+    lengths = [[one["length"], str(one["pairs"]), f"{one['bleu']:.2f}"] for one in result.lengths]
+    out(table(["source words", "pairs", "bleu"], lengths))

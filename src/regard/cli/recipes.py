@@ -1,14 +1,21 @@
 """`regard recipes` and `regard reproduce`: the ledger of results, and running one of them."""
 
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
-from regard.cli.console import out, say, table, warn
+from regard.cli.console import colored, out, progress, say, table, warn
 from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.evaluation import Evaluation
+
+_SHOWN = 5
+"""Test sentences whose alignment is shown."""
 
 List = Annotated[bool, typer.Option("--list", help="Print the ledger and leave.")]
 Name = Annotated[str | None, typer.Argument(help="A recipe of the ledger, or a YAML file of one.", show_default=False)]
@@ -53,6 +60,7 @@ def reproduce(
         raise ConfigError("name a recipe, or see them all: regard recipes")
     numbers = _seeds(seeds)
 
+    from regard.cli.evaluate import print_evaluation
     from regard.tasks import ledger
     from regard.tasks.reproduce import reproduce as run_recipe
 
@@ -60,25 +68,41 @@ def reproduce(
     ledger.locate(recipe, data, unverified=unverified, warn=warn)
     say(f"{recipe.title}: about {recipe.minutes:g} minutes a seed on two cores.")
     folder = run or Path("runs") / recipe.name
-    from regard.cli.progress import bar
-
     rows, reached = [], True
     for seed in numbers:
-        with bar(f"{recipe.name}, seed {seed}") as progress:
-            result = run_recipe(
-                recipe, folder / f"seed-{seed}", data=data, seed=seed, threads=threads, progress=progress
-            )
+        say(f"seed {seed}:")
+        done = run_recipe(
+            recipe, folder / f"seed-{seed}", seed=seed, data=data, threads=threads, progress=progress(), say=warn
+        )
+        for note in done.evaluation.notes:
+            warn(note)
+        print_evaluation(done.evaluation)
+        out()
         for band in recipe.bands:
-            value = result.measures[band.metric].value
+            value = done.evaluation.measures[band.metric]
             reached = reached and band.holds(value)
             verdict = "reached" if band.holds(value) else "MISSED"
-            rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{result.minutes:.1f}"])
-        for line in result.samples:
-            out(line)
+            rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{done.minutes:.1f}"])
+    _show_some(done.evaluation, folder)
     out(table(["seed", "measure", "ours", "band", "verdict", "minutes"], rows))
     say(f"The runs are in {folder}.")
     if not reached:
         raise typer.Exit(FAILED)
+
+
+def _show_some(evaluation: "Evaluation", folder: Path) -> None:
+    """The alignments of five test sentences, in the terminal and as one page."""
+    from regard.tasks.alignment_view import alignment_view
+    from regard.views.terminal import terminal
+    from regard.views.write import write
+
+    some = [one for one in evaluation.translations if one.alignment is not None and 4 <= len(one.source_words) <= 12]
+    if not some:
+        return
+    view = alignment_view([one.shown().matrix("words") for one in some[:_SHOWN]])
+    out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
+    out()
+    say(f"As a page: {write(view, folder / 'alignments.html')}")
 
 
 def _seeds(text: str) -> list[int]:

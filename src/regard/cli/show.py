@@ -19,6 +19,9 @@ Target = Annotated[
 Out = Annotated[
     list[Path] | None, typer.Option("--out", help="Write .html, .png, .svg, .json or .csv; may be repeated.")
 ]
+Units = Annotated[
+    Literal["pieces", "words"], typer.Option("--units", help="What a row and a column is; pieces are the model's own.")
+]
 Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language of the notes.")]
 
 
@@ -37,31 +40,34 @@ def show(
     target: Target = None,
     out_: Out = None,
     beam: Beam = None,
+    units: Units = "pieces",
     lang: Language = "en",
     threads: Threads = None,
 ) -> None:
     """Show the alignment of a translation: for each target piece, how much of each source piece was read."""
     from regard.cli.inputs import one_line
+    from regard.errors import ConfigError, nearest
+    from regard.views.write import PICTURES, TEXTS, write
 
     line = one_line(text)
-    search = search_from(run, beam=beam, n_best=1)
-    from regard.views.write import check_ending
-
+    endings = [*TEXTS, *PICTURES]
     for path in out_ or []:
-        check_ending(path)
+        ending = path.suffix.lower().removeprefix(".")
+        if ending not in endings:  # said before the model is loaded
+            raise ConfigError(f"--out {path}: the name's ending says the format.{nearest(ending, endings)}")
+    search = search_from(run, beam=beam, n_best=1)
+
     from regard.tasks.load import load
 
     translator = load(run, threads=threads)
-    view, note = translator.view(line, target=None if target is None else typed(target), search=search, language=lang)
-    if note:
+    given = None if target is None else typed(target)
+    view = translator.view(line, target=given, search=search, units=units, language=lang)
+    for note in view.notes:
         warn(note)
     if not out_:
         from regard.views.terminal import terminal
 
-        out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()).rstrip("\n"))
-        return
-    from regard.views.write import write
-
-    for path in out_:
+        out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
+    for path in out_ or []:
         write(view, path)
         say(f"Written to {path}.")

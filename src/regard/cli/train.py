@@ -8,7 +8,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import INTERRUPTED, Seed, Threads, command
-from regard.cli.console import complain, out, say
+from regard.cli.console import complain, out, progress, say, warn
 from regard.errors import ConfigError
 
 What = Annotated[
@@ -54,7 +54,7 @@ def train(
 ) -> None:
     """Train a model. Ctrl-C, or a kill at any moment, loses nothing that --resume cannot go on from."""
     from regard.tasks.config import as_yaml, check, merge, parse_assignments, put
-    from regard.tasks.settings import settings_of, template
+    from regard.tasks.settings import settings_of
 
     assignments = list(settings or [])
     if resume is not None and what is not None:
@@ -81,23 +81,23 @@ def train(
     tree = merge(merge(tree, given), parse_assignments(assignments))
     kind = settings_of(str(tree.get("task", "")))
     if print_config:
-        out(as_yaml(check(kind, template(tree))).rstrip("\n"))
+        out(as_yaml(check(kind, tree)).strip("\n"))
         return
-    checked = check(kind, tree)
-    folder = resume or run or _free(checked.task)
-
-    from regard.cli.progress import bar
     from regard.tasks.fit import fit
+    from regard.tasks.task import find_task
+
+    checked = check(kind, tree, also=find_task(tree["task"]).problems)
+    folder = resume or run or _free(checked.task)
 
     say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
     try:
-        with bar(str(folder)) as progress:
-            results = fit(checked, folder, resume=resume is not None, progress=progress)
-    except KeyboardInterrupt as stop:
+        results = fit(checked, folder, resume=resume is not None, progress=progress(), say=warn)
+    except KeyboardInterrupt as stop:  # before the first update; afterwards training saves its place and says so itself
         complain(f"stopped. Go on with: regard train --resume {folder}")
         raise typer.Exit(INTERRUPTED) from stop
-    for name, value in results.items():
-        out(f"{name}\t{value:.6g}" if isinstance(value, float) else f"{name}\t{value}")
+    out(f"{checked.task} trained for {results['steps']} steps; the best weights are in {folder}")
+    for name, value in results["best"].items():
+        out(f"{name}\t{value:.6g}")
 
 
 def _start(what: str | None, resume: Path | None) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def translate(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        seed=seed,
     )
     lines = lines_of(typed(text))
 
@@ -83,12 +84,12 @@ def translate(
     translator = load(run, threads=threads)
     cut = False
     with _written(out_) as write:
-        for part in _formatted(translator.stream(lines, search=search, batch=batch, seed=seed), format, align):
+        for part in _formatted(translator.stream(lines, search=search, batch=batch), format, align):
             text_of, translation = part
             write(text_of)
             if translation is not None and translation.note:
                 warn(f"line {translation.line}: {translation.note}")
-                cut = cut or translation.cut
+                cut = True
     if cut:
         raise typer.Exit(FAILED)
 
@@ -114,9 +115,9 @@ def _formatted(
 def _plain(translation: "Translation", align: str) -> str:
     """One line: the hypotheses separated by tabs, each followed by its links if asked."""
     shown = []
-    for hypothesis in translation.hypotheses:
+    for hypothesis in translation.outputs:
         text = hypothesis.text
-        if len(translation.hypotheses) > 1:
+        if len(translation.outputs) > 1:
             text = text.replace("\t", " ")
         shown.append(f"{text} ||| {hypothesis.pharaoh()}" if align == "words" else text)
     return "\t".join(shown)
@@ -125,7 +126,7 @@ def _plain(translation: "Translation", align: str) -> str:
 def as_json(translation: "Translation", align: str) -> dict[str, Any]:
     """A translation as plain data."""
     hypotheses = []
-    for hypothesis in translation.hypotheses:
+    for hypothesis in translation.outputs:
         entry: dict[str, Any] = {
             "text": hypothesis.text,
             "score": hypothesis.score,

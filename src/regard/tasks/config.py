@@ -210,6 +210,15 @@ def keys(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from keys(inner, f"{prefix}{name}.")
 
 
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a tree under its dotted key; an empty mapping is a value."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def as_yaml(settings: BaseModel) -> str:
     """Settings as a YAML file that reads back to the same, each key under its description."""
     return "\n".join(_yaml_lines(settings, 0)) + "\n"

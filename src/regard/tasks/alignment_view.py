@@ -1,0 +1,66 @@
+"""Alignments as pictures: which source words a translation read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from regard.data.tokenizers import visible
+from regard.errors import RegardError
+from regard.metrics.alignment import merge_to_words
+from regard.views.view import Matrix, View
+
+Units = Literal["pieces", "words"]
+
+_TITLE = {"en": "Where the translator looked", "zh": "译文各处看向原文何处"}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One sentence, its translation, and the weights between them.
+
+    Attributes:
+        source, target: both texts.
+        source_pieces, target_pieces: of the weights, end marks included.
+        source_words, target_words: of the texts.
+        source_word_of, target_word_of: the word of each piece but the end mark.
+        weights: `(target pieces, source pieces)`.
+        notes: what was done to the texts.
+    """
+
+    source: str
+    target: str
+    source_pieces: Sequence[str]
+    target_pieces: Sequence[str]
+    source_words: Sequence[str]
+    target_words: Sequence[str]
+    source_word_of: Sequence[int]
+    target_word_of: Sequence[int]
+    weights: Any
+    notes: Sequence[str] = ()
+
+    def matrix(self, units: Units = "pieces") -> Matrix:
+        """The weights with their labels.
+
+        Between words they are summed over a source word's pieces and averaged over a target word's, and end marks are
+        left out.
+
+        Raises:
+            RegardError: the model has no attention.
+        """
+        if self.weights is None:
+            raise RegardError("this model has no attention (model.attention is none): there is no alignment to show")
+        title = f"{self.source} → {self.target}"
+        if units == "pieces":
+            rows, columns = map(visible, self.target_pieces), map(visible, self.source_pieces)
+            return Matrix(self.weights, list(rows), list(columns), title)
+        merged = np.asarray(merge_to_words(self.weights, self.source_word_of, self.target_word_of))
+        # Words that were cut off have no pieces, and so no row or column.
+        rows_, columns_ = merged.shape
+        return Matrix(merged, list(self.target_words[:rows_]), list(self.source_words[:columns_]), title)
+
+
+def alignment_view(matrices: Sequence[Matrix], notes: Sequence[str] = (), language: str = "en") -> View:
+    """Alignments to look at together."""
+    return View("alignment", _TITLE[language], matrices, notes, language)

@@ -1,0 +1,37 @@
+"""What can be said of several runs side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RunError
+from regard.tasks.config import leaves
+from regard.tasks.evaluations import read_evaluations
+from regard.tasks.runs import open_run
+
+
+def summaries(runs: Sequence[Path]) -> list[dict[str, Any]]:
+    """For each run the settings in which the runs differ, its results, and its last evaluation on each test set.
+
+    Raises:
+        RunError: a folder is no run. A run that has not ended is shown with what there is.
+    """
+    opened = [open_run(path) for path in runs]
+    settings = [dict(leaves(run.read_config())) for run in opened]
+    keys = list(dict.fromkeys(key for one in settings for key in one))
+    differing = [key for key in keys if len({repr(one.get(key)) for one in settings}) > 1]
+    told = []
+    for path, run, one in zip(runs, opened, settings, strict=True):
+        summary: dict[str, Any] = {"run": str(path)}
+        summary |= {key: one.get(key) for key in differing}
+        try:
+            results = run.read_results()
+            summary |= {"parameters": results["parameters"], "steps": results["steps"]}
+            summary["minutes"] = results["seconds"] / 60
+            summary |= {f"best {name}": value for name, value in results["best"].items()}
+        except RunError:
+            summary["steps"] = "not ended"
+        for evaluation in read_evaluations(run.path):
+            summary |= {f"{evaluation['data']} {name}": value for name, value in evaluation["measures"].items()}
+        told.append(summary)
+    return told

@@ -1,0 +1,59 @@
+"""The demonstration: the recipe of the built-in phrases, in any of their languages."""
+
+from pathlib import Path
+
+from regard.errors import RunError
+from regard.tasks.alignment_view import alignment_view
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.fit import Say
+from regard.tasks.ledger import Recipe, find, shipped
+from regard.tasks.reproduce import Reproduced, reproduce
+from regard.training.progress import Reporter
+from regard.views.view import View
+
+
+def recipe_to(language: str) -> Recipe:
+    """The recipe from English to that language: the ledger's own, or the French one with another target."""
+    name = f"demo-en-{language}"
+    if name in {recipe.name for recipe in shipped()}:
+        return find(name)
+    recipe = find("demo-en-fr")
+    config = {**recipe.config, "data": {**recipe.config["data"]}}
+    config["data"]["phrases"] = {**config["data"]["phrases"], "target": language}
+    return recipe.model_copy(update={"name": name, "config": config})
+
+
+def demo(
+    language: str,
+    folder: Path,
+    *,
+    seed: int,
+    epochs: int | None,
+    threads: int | None,
+    progress: str | Reporter,
+    say: Say,
+) -> Reproduced:
+    """Train and evaluate the recipe in a new folder."""
+    recipe = recipe_to(language)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is there already and is not an empty folder; name another one with --out")
+    if epochs is not None:
+        training = {**recipe.config["training"], "epochs": epochs}
+        recipe = recipe.model_copy(update={"config": {**recipe.config, "training": training}})
+    return reproduce(recipe, folder, seed=seed, threads=threads, progress=progress, say=say)
+
+
+def some_alignments(evaluation: Evaluation, count: int) -> View:
+    """The alignments of the first test phrases, of a length that fits a terminal, in which the order changes."""
+    crossing = [
+        one
+        for one in evaluation.translations
+        if one.alignment is not None and 5 <= len(one.source_words) <= 10 and _crosses(one.outputs[0].links())
+    ]
+    chosen = (crossing or evaluation.translations)[:count]
+    return alignment_view([one.shown().matrix() for one in chosen])
+
+
+def _crosses(links: list[tuple[int, int]]) -> bool:
+    sources = [source for source, _ in sorted(links, key=lambda link: link[1])]
+    return sources != sorted(sources)

@@ -1,0 +1,33 @@
+"""What was measured of a run, kept in its folder: one entry a test set, the newest wins."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RunError
+from regard.files import write_json
+
+EVALUATIONS = "evaluations.json"
+
+
+def read_evaluations(run: Path) -> list[dict[str, Any]]:
+    """The evaluations of a run, in the order in which their test sets first came."""
+    file = run / EVALUATIONS
+    if not file.is_file():
+        return []
+    try:
+        entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{file} is damaged: {error}; delete it and evaluate again") from error
+    return entries
+
+
+def keep_evaluation(run: Path, entry: dict[str, Any]) -> None:
+    """Add an entry, in the place of an earlier one on the same `data`."""
+    entries = read_evaluations(run)
+    places = [place for place, old in enumerate(entries) if old["data"] == entry["data"]]
+    if places:
+        entries[places[0]] = entry
+    else:
+        entries.append(entry)
+    write_json(run / EVALUATIONS, entries)

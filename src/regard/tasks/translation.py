@@ -1,0 +1,99 @@
+"""The task of translation: pairs of sentences in, a recurrent translator out, which shows where it looks."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from regard.attention.normalize import normalizers
+from regard.attention.score import scores
+from regard.data.batching import TextBatch
+from regard.errors import nearest
+from regard.layers.objective import Objective
+from regard.metrics.bleu import bleu
+from regard.metrics.exact import exact_match
+from regard.models.recurrent import RecurrentTranslator
+from regard.tasks.corpus import Corpus, read_corpus
+from regard.tasks.settings import TranslationSettings
+from regard.tasks.task import Task
+from regard.tasks.translator import Translator, load_translator
+
+_SAMPLE = 200
+"""Validation pairs that are translated, for BLEU and exact match; the loss is over all of them."""
+
+_ORIGINS = ("source", "target", "tsv", "jsonl", "phrases")
+
+
+def _model(settings: TranslationSettings, corpus: Corpus) -> nn.Module:
+    return RecurrentTranslator(settings.model, len(corpus.source), len(corpus.target))
+
+
+def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Objective]:
+    smoothing = settings.training.smoothing
+
+    def loss(model: nn.Module, batch: TextBatch) -> Objective:
+        objective: Objective = model(batch, smoothing)
+        return objective
+
+    return loss
+
+
+def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]]:
+    """Loss a token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
+    plan = corpus.held_out.plan(0)
+    sample = corpus.validation[:: max(1, len(corpus.validation) // _SAMPLE)][:_SAMPLE]
+    references = [pair.target for pair in sample]
+    greedy = settings.search.model_copy(update={"beam": 1, "n_best": 1, "sample": False})
+
+    def metrics(model: nn.Module) -> dict[str, float]:
+        device = next(model.parameters()).device
+        total, count = 0.0, 0
+        for indices in plan:
+            objective = model(corpus.held_out.load(indices).to(device), 0.0)
+            total, count = total + float(objective.total), count + int(objective.count)
+        translator = Translator(model, corpus.source, corpus.target, settings)
+        translations = translator.translate([pair.source for pair in sample], search=greedy)
+        texts = [translation.text for translation in translations]
+        return {
+            "loss": total / max(1, count),
+            "bleu": bleu(texts, references).value,
+            "exact": exact_match(texts, references),
+        }
+
+    return metrics
+
+
+def _problems(tree: dict[str, Any]) -> list[str]:
+    """Names of parts, which are known once they are loaded, and pairs, which need one of several settings."""
+    lines = []
+    model = tree.get("model")
+    named = model if isinstance(model, dict) else {}
+    for key, registry, besides in (("attention", scores, ["none"]), ("normalizer", normalizers, [])):
+        name = named.get(key)
+        known = [*registry, *besides]
+        if isinstance(name, str) and name not in known:
+            lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
+    data = tree.get("data")
+    if not isinstance(data, dict) or not any(data.get(origin) for origin in _ORIGINS):
+        lines.append(
+            "data: no pairs to train on. Give --source FILE --target FILE, or data.tsv=FILE, data.jsonl=FILE, "
+            "or data.phrases.target=fr for the built-in phrases"
+        )
+    return lines
+
+
+def _view(translator: Translator, text: str, **options: Any) -> Any:
+    return translator.view(text, **options)
+
+
+TASK = Task(
+    name="translation",
+    verb="translate",
+    data=read_corpus,
+    model=_model,
+    loss=_loss,
+    metrics=_metrics,
+    predict=load_translator,
+    view=_view,
+    problems=_problems,
+)

@@ -1,0 +1,273 @@
+"""A trained translator: texts in, translations out, each with its alignment."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.data.vocabulary import BEGIN, END, PADDING, SPECIALS
+from regard.decoding.batches import in_order
+from regard.decoding.search import search as search_for
+from regard.decoding.settings import SearchSettings
+from regard.errors import DataError
+from regard.models.recurrent import RecurrentTranslator
+from regard.tasks.alignment_view import Alignment, Units, alignment_view
+from regard.tasks.config import check
+from regard.tasks.corpus import SOURCE, TARGET
+from regard.tasks.outputs import Output, Translation, output_of
+from regard.tasks.runs import open_run
+from regard.tasks.settings import TranslationSettings
+from regard.training.checkpoint import load_weights
+from regard.views.view import View
+
+
+class Sentence(NamedTuple):
+    """One line as the model reads it.
+
+    Attributes:
+        line: its number, from 1.
+        text: as it was given.
+        ids: its pieces, without the end mark; cut to the model's limit.
+        pieces: their spelling.
+        words: the word of each piece.
+        note: what was done to it, or None.
+    """
+
+    line: int
+    text: str
+    ids: list[int]
+    pieces: list[str]
+    words: list[int]
+    note: str | None
+
+
+class Reading(NamedTuple):
+    """How the model reads a given translation, word by word (teacher forcing).
+
+    Attributes:
+        log_probability: of the whole, its end mark included, in nats.
+        tokens: how many pieces it has, the end mark counted.
+        alignment: `(pieces and end mark, source pieces and end mark)`, or None where the model doesn't attend.
+        source, target: both sentences.
+    """
+
+    log_probability: float
+    tokens: int
+    alignment: Tensor | None
+    source: Sentence
+    target: Sentence
+
+
+class Translator:
+    """A recurrent translator with its tokenizers.
+
+    Args:
+        model: in eval mode from here on, but where training validates it and puts its mode back.
+        source, target: its tokenizers.
+        settings: those of its run.
+    """
+
+    def __init__(
+        self, model: RecurrentTranslator, source: Tokenizer, target: Tokenizer, settings: TranslationSettings
+    ) -> None:
+        self.model = model.eval()
+        self.source, self.target = source, target
+        self.settings = settings
+
+    def translate(
+        self, texts: Sequence[str], search: SearchSettings | None = None, batch: int = 64
+    ) -> list[Translation]:
+        """One translation a text, in order; see `stream`."""
+        return list(self.stream(texts, search, batch))
+
+    def stream(
+        self,
+        lines: Iterable[str],
+        search: SearchSettings | None = None,
+        batch: int = 64,
+        chunk: int | None = None,
+    ) -> Iterator[Translation]:
+        """One translation a line, in order, while the lines are being read: 16 batches at a time are in memory.
+
+        An empty line has an empty translation. A line above the model's limit is cut, and its translation says so.
+
+        Args:
+            lines: texts without line breaks.
+            search: in place of the run's own.
+            batch: sentences computed together; never changes a result.
+            chunk: lines read before the first translation comes, 16 batches by default.
+
+        Raises:
+            DataError: a text is not valid Unicode; the message names its line.
+        """
+        search = search or self.settings.search
+        sentences = (self.read_source(text, line) for line, text in enumerate(lines, start=1))
+
+        def run(sentences: list[Sentence]) -> list[Translation]:
+            return self._search(sentences, search)
+
+        yield from in_order(sentences, lambda one: len(one.ids), batch, run, empty=_empty, chunk=chunk)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[Reading]:
+        """How the model reads given translations; an empty source is read as its end mark alone."""
+        pairs = [
+            (self.read_source(source, line), self.read_target(target, line))
+            for line, (source, target) in enumerate(zip(sources, targets, strict=True), start=1)
+        ]
+        # No pair is empty: each has at least its end mark.
+        return list(in_order(pairs, lambda pair: len(pair[0].ids) + 1, batch, self._score, empty=_never))
+
+    def view(
+        self,
+        text: str,
+        target: str | None = None,
+        search: SearchSettings | None = None,
+        units: Units = "pieces",
+        language: str = "en",
+    ) -> View:
+        """The alignment as a picture: of the translation found, or of a given one as the model reads it.
+
+        Args:
+            text: the source.
+            target: a translation to read in place of the model's own.
+            search: in place of the run's own.
+            units: pieces, with end marks, as the model has them; or words, summed over source pieces and averaged over
+                target pieces.
+            language: of the words around the numbers, en or zh.
+
+        Raises:
+            DataError: the source is empty.
+            RegardError: the model has no attention.
+        """
+        if not self.read_source(text).ids:
+            raise DataError("the text is empty: there is nothing to look at")
+        if target is None:
+            found = self.translate([text], search)[0]
+            shown = found.shown()
+        else:
+            shown = self.shown(self.score([text], [target])[0])
+        return alignment_view([shown.matrix(units)], shown.notes, language)
+
+    def shown(self, reading: Reading) -> Alignment:
+        """A reading as an alignment with labels."""
+        source, target = reading.source, reading.target
+        return Alignment(
+            source=source.text,
+            target=target.text,
+            source_pieces=[*source.pieces, SPECIALS[END]],
+            target_pieces=[*target.pieces, SPECIALS[END]],
+            source_words=self.source.words(source.text),
+            target_words=self.target.words(target.text),
+            source_word_of=source.words,
+            target_word_of=target.words,
+            weights=reading.alignment,
+            notes=[note for note in (source.note, target.note) if note],
+        )
+
+    def read_source(self, text: str, line: int = 1) -> Sentence:
+        """A source line in pieces, cut to the limit that training had."""
+        return self._read(self.source, text, line)
+
+    def read_target(self, text: str, line: int = 1) -> Sentence:
+        """A target line in pieces, likewise."""
+        return self._read(self.target, text, line)
+
+    def _read(self, tokenizer: Tokenizer, text: str, line: int) -> Sentence:
+        encoded = tokenizer.encode(text)
+        most = self.settings.data.max_length - 1  # the end mark counts
+        count = len(encoded.ids)
+        note = None
+        if count > most:
+            note = f"{count} pieces and an end mark are more than the model's {most + 1}; the line is cut after {most}"
+        return Sentence(line, text, encoded.ids[:most], encoded.pieces[:most], encoded.words[:most], note)
+
+    @torch.no_grad()
+    def _search(self, sentences: list[Sentence], search: SearchSettings) -> list[Translation]:
+        source, lengths = self._sources(sentences)
+        self.model.eval()
+        found = search_for(
+            self.model.decoder,
+            self.model.encode(source, lengths),
+            len(sentences),
+            begin=BEGIN,
+            end=END,
+            settings=search,
+            source_lengths=lengths,
+            indices=[sentence.line - 1 for sentence in sentences],
+            forbidden=(PADDING, BEGIN),
+        )
+        translations = []
+        for sentence, hypotheses in zip(sentences, found, strict=True):
+            source_words = self.source.words(sentence.text)
+            outputs = [output_of(one, self.target, source_words, sentence.words) for one in hypotheses]
+            translations.append(_translation(sentence, source_words, outputs))
+        return translations
+
+    @torch.no_grad()
+    def _score(self, pairs: list[tuple[Sentence, Sentence]]) -> list[Reading]:
+        source, lengths = self._sources([one for one, _ in pairs])
+        targets = [[*other.ids, END] for _, other in pairs]
+        wanted = self._padded(targets)
+        inputs = torch.cat([wanted.new_full((len(pairs), 1), BEGIN), wanted[:, :-1]], dim=1)
+        self.model.eval()
+        decoder = self.model.decoder
+        step = decoder.step(decoder.start(self.model.encode(source, lengths), len(pairs)), inputs)
+        chosen = step.logits.log_softmax(-1).gather(-1, wanted.unsqueeze(-1)).squeeze(-1).double().cpu()
+        weights = None if decoder.alignment is None else step.attended[decoder.alignment].weights.cpu()
+        readings = []
+        for row, (one, other) in enumerate(pairs):
+            rows, columns = len(other.ids) + 1, len(one.ids) + 1
+            alignment = None if weights is None else weights[row, :rows, :columns]
+            readings.append(Reading(float(chosen[row, :rows].sum()), rows, alignment, one, other))
+        return readings
+
+    def _sources(self, sentences: list[Sentence]) -> tuple[Tensor, Tensor]:
+        """Pieces and end mark of each sentence, padded, and how many they are."""
+        ids = [[*sentence.ids, END] for sentence in sentences]
+        lengths = torch.tensor([len(one) for one in ids], device=self._device)
+        return self._padded(ids), lengths
+
+    def _padded(self, ids: list[list[int]]) -> Tensor:
+        longest = max(map(len, ids))
+        return torch.tensor([one + [PADDING] * (longest - len(one)) for one in ids], device=self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def load_translator(folder: str | Path) -> Translator:
+    """The translator of a run folder, with its best weights.
+
+    Raises:
+        RunError: there is no run, or no weights yet, or they are damaged.
+        ConfigError: the run's settings cannot be used.
+    """
+    run = open_run(folder)
+    settings = check(TranslationSettings, run.read_config())
+    source, target = load_tokenizer(run.tokenizers / SOURCE), load_tokenizer(run.tokenizers / TARGET)
+    model = RecurrentTranslator(settings.model, len(source), len(target))
+    load_weights(model, run.weights)
+    return Translator(model, source, target, settings)
+
+
+def _translation(sentence: Sentence, source_words: list[str], outputs: list[Output]) -> Translation:
+    return Translation(
+        line=sentence.line,
+        source=sentence.text,
+        source_pieces=[*sentence.pieces, SPECIALS[END]],
+        source_words=source_words,
+        outputs=outputs,
+        note=sentence.note,
+    )
+
+
+def _empty(sentence: Sentence) -> Translation:
+    return _translation(sentence, [], [Output("", 0.0, 0.0, True, [], [], [], [], None)])
+
+
+def _never(pair: tuple[Sentence, Sentence]) -> Reading:
+    raise AssertionError(f"line {pair[0].line} is never empty: it has its end mark")
