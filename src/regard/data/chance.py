@@ -1,6 +1,7 @@
 """Draws that are the same on every machine and every Python.
 
-Only `random.Random.random()` is promised never to change for a seed; `shuffle` and `choice` are not, so they are made of it here.
+Only `random.Random.random()` is promised never to change for a seed; `shuffle` and `choice` are not, so they are made
+of it here.
 """
 
 import random

@@ -23,8 +23,8 @@ _FOREIGN_MARKS = {
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     r"""All lines of a UTF-8 file, plain or gzip (known by its content), without their breaks.
 
-    Only ``\n``, ``\r\n`` and ``\r`` end a line; U+2028, a form feed or NEL are ordinary characters. Empty lines stay, the last
-    line needs no break, and a byte-order mark at the start is left out.
+    Only ``\n``, ``\r\n`` and ``\r`` end a line; U+2028, a form feed or NEL are ordinary characters. Empty lines stay,
+    the last line needs no break, and a byte-order mark at the start is left out.
 
     Raises:
         DataError: no such file, bytes that are not UTF-8 (with file and line), another encoding, a damaged gzip.
@@ -59,9 +59,11 @@ def decode_lines(stream: BinaryIO, origin: str) -> Iterator[str]:
     start = buffered.peek(4)[:4]
     for mark, encoding in _FOREIGN_MARKS.items():
         if start.startswith(mark):
-            raise DataError(f"{origin} is {encoding}; UTF-8 is expected. Convert it: iconv -f {encoding} -t UTF-8 FILE > NEW")
-    # newline=None: exactly the three breaks, each read as "\n". Bytes that are not UTF-8 become lone surrogates, which valid
-    # UTF-8 never decodes to, so that the line that holds them is known.
+            raise DataError(
+                f"{origin} is {encoding}; UTF-8 is expected. Convert it: iconv -f {encoding} -t UTF-8 FILE > NEW"
+            )
+    # newline=None: exactly the three breaks, each read as "\n". Bytes that are not UTF-8 become lone surrogates, which
+    # valid UTF-8 never decodes to, so that the line that holds them is known.
     text = io.TextIOWrapper(buffered, encoding="utf-8-sig", errors="surrogateescape", newline=None)
     try:
         for number, line in enumerate(text, start=1):

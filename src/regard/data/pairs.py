@@ -21,7 +21,8 @@ class Pair:
         target: text that is written.
         origin: file (or maker) that the pair comes from, for messages.
         line: line number there, from 1.
-        links: sure gold links (source word, target word), counted from 0 in the units of `regard.data.units`; None if unknown.
+        links: sure gold links (source word, target word), counted from 0 in the units of `regard.data.units`; None if
+            unknown.
         possible: links that are acceptable too, a superset of `links`; None if unknown.
     """
 
@@ -47,8 +48,8 @@ def read_pairs(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         raise DataError(
-            f"{source} has {len(sources)} lines and {target} has {len(targets)}; line i of one must translate line i of the "
-            "other, so both need the same number"
+            f"{source} has {len(sources)} lines and {target} has {len(targets)}; line i of one must translate line i "
+            "of the other, so both need the same number"
         )
     origin = str(Path(source))
     return [Pair(one, other, origin, line) for line, (one, other) in enumerate(zip(sources, targets, strict=True), 1)]

@@ -57,7 +57,9 @@ class CorpusSettings(BaseModel):
 class DataSettings(CorpusSettings):
     """Training pairs, held-out pairs, tokenizers and batches."""
 
-    validation: CorpusSettings | None = Field(None, description="held-out pairs; left out, some training pairs are kept")
+    validation: CorpusSettings | None = Field(
+        None, description="held-out pairs; left out, some training pairs are kept"
+    )
     held_out: int | None = Field(
         None, ge=1, description="pairs kept for validation where none are given (default: a twentieth, at most 1000)"
     )
@@ -77,7 +79,9 @@ class DataSettings(CorpusSettings):
         if self.tokenizer == "sentencepiece" and self.sentencepiece_model is None:
             raise ValueError("tokenizer=sentencepiece reads a trained model; name it: sentencepiece_model=FILE.model")
         if self.tokenizer != "sentencepiece" and (self.sentencepiece_model or self.sentencepiece_target_model):
-            raise ValueError(f"a SentencePiece model is given, but tokenizer={self.tokenizer}; use tokenizer=sentencepiece")
+            raise ValueError(
+                f"a SentencePiece model is given, but tokenizer={self.tokenizer}; use tokenizer=sentencepiece"
+            )
         if self.shared_vocabulary and self.sentencepiece_target_model is not None:
             raise ValueError("shared_vocabulary uses one model; leave out sentencepiece_target_model")
         if self.validation is not None and not self.validation.given:

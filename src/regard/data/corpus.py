@@ -1,0 +1,190 @@
+"""From settings to encoded pairs: read, hold some out, learn the tokenizers, keep what fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from regard.data.chance import Chance
+from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
+from regard.data.phrases import phrases
+from regard.data.sentencepiece import SentencePieceTokenizer
+from regard.data.settings import CorpusSettings, DataSettings, OnLong
+from regard.data.tokenizers import Encoded, Tokenizer, train_tokenizer
+from regard.errors import ConfigError, DataError
+
+
+def read_corpus(settings: CorpusSettings) -> list[Pair]:
+    """All pairs of the origin that is named.
+
+    Raises:
+        ConfigError: none is.
+        DataError: a file or a line of it cannot be used.
+    """
+    if settings.source is not None and settings.target is not None:
+        return read_pairs(settings.source, settings.target)
+    if settings.tsv is not None:
+        return read_tsv(settings.tsv)
+    if settings.jsonl is not None:
+        return read_jsonl(settings.jsonl)
+    if settings.phrases is not None:
+        made = settings.phrases
+        return phrases(made.count, made.seed, made.source, made.target)
+    raise ConfigError("no data is named; give source and target, tsv, jsonl or phrases")
+
+
+def read_training(settings: DataSettings, seed: int = 0) -> tuple[list[Pair], list[Pair]]:
+    """Training pairs and held-out pairs.
+
+    Where no validation data is named, some training pairs are drawn for it (by the seed) and taken out, all copies of a
+    pair with it, so that no pair is in both.
+
+    Raises:
+        DataError: no pairs, or too few to hold some out.
+    """
+    pairs = read_corpus(settings)
+    if settings.validation is not None:
+        return pairs, read_corpus(settings.validation)
+    count = settings.held_out or min(1000, max(1, len(pairs) // 20))
+    kept_out: dict[tuple[str, str], Pair] = {}
+    for pair in Chance("held out", seed).shuffled(pairs):
+        if len(kept_out) == count:
+            break
+        if pair.source.strip() and pair.target.strip():
+            kept_out.setdefault((pair.source, pair.target), pair)
+    training = [pair for pair in pairs if (pair.source, pair.target) not in kept_out]
+    if len(kept_out) < count or not training:
+        raise DataError(f"{len(pairs)} pairs are too few to hold {count} out; give more, or validation data of its own")
+    return training, sorted(kept_out.values(), key=lambda pair: pair.line)
+
+
+def make_tokenizers(settings: DataSettings, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Tokenizers of the source and the target side; one and the same object where the vocabulary is shared."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if settings.sentencepiece_model is not None:
+        one: Tokenizer = SentencePieceTokenizer.from_file(settings.sentencepiece_model, lower=settings.lower)
+        if settings.sentencepiece_target_model is None:
+            return one, one
+        return one, SentencePieceTokenizer.from_file(settings.sentencepiece_target_model, lower=settings.lower)
+    kind, size = settings.tokenizer, settings.vocabulary_size
+    if settings.shared_vocabulary:
+        joint = train_tokenizer(kind, [*sources, *targets], size, lower=settings.lower)
+        return joint, joint
+    source, target = (train_tokenizer(kind, texts, size, lower=settings.lower) for texts in (sources, targets))
+    return source, target
+
+
+@dataclass
+class EncodedPairs:
+    """Pairs that are fit for training, encoded, and what became of the others.
+
+    Attributes:
+        pairs: the pairs kept; `sources` and `targets` hold their ids, in the same order.
+        empty: places of pairs left out because a side is empty.
+        dropped: places of pairs left out because a side is too long.
+        cut: places of pairs kept with a side cut.
+    """
+
+    pairs: list[Pair] = field(default_factory=list)
+    sources: list[list[int]] = field(default_factory=list)
+    targets: list[list[int]] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+
+    def report(self) -> str:
+        """What became of the pairs, in one line."""
+        parts = [f"{len(self.pairs)} pairs kept"]
+        for places, what in ((self.empty, "with an empty side left out"), (self.dropped, "too long left out")):
+            if places:
+                parts.append(f"{len(places)} {what} (first: {places[0]})")
+        if self.cut:
+            parts.append(f"{len(self.cut)} cut (first: {self.cut[0]})")
+        return ", ".join(parts)
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, max_length: int, on_long: OnLong
+) -> EncodedPairs:
+    """Encode pairs for training. A pair is left out as a whole or not at all.
+
+    Args:
+        pairs: any pairs.
+        source: tokenizer of the source side.
+        target: tokenizer of the target side.
+        max_length: tokens of a side at most, its end mark counted.
+        on_long: "drop" leaves a longer pair out, "cut" shortens the side, "error" stops.
+
+    Raises:
+        DataError: a side is too long and `on_long` is "error"; or no pair is left.
+    """
+    kept = EncodedPairs()
+    for pair in pairs:
+        ids = [source.encode(pair.source).ids, target.encode(pair.target).ids]
+        if not (ids[0] and ids[1]):
+            kept.empty.append(pair.place)
+            continue
+        if longest := _too_long(ids, max_length):
+            if on_long == "error":
+                raise DataError(_long(pair.place, longest, max_length))
+            if on_long == "drop":
+                kept.dropped.append(pair.place)
+                continue
+            kept.cut.append(pair.place)
+        kept.pairs.append(pair)
+        kept.sources.append(ids[0][: max_length - 1])
+        kept.targets.append(ids[1][: max_length - 1])
+    if not kept.pairs:
+        raise DataError(f"no pair is left to train on: {kept.report()} of {len(pairs)} read")
+    return kept
+
+
+@dataclass
+class EncodedLines:
+    """Every line of a text to translate, encoded: one entry a line.
+
+    Attributes:
+        lines: encoded lines; an empty line, or one left empty, has no ids.
+        warnings: what was done to lines that are too long, with their numbers.
+    """
+
+    lines: list[Encoded]
+    warnings: list[str]
+
+
+def encode_lines(
+    texts: Sequence[str], tokenizer: Tokenizer, *, max_length: int, on_long: OnLong, origin: str, first: int = 1
+) -> EncodedLines:
+    """Encode lines to translate. Each line keeps its place, whatever it holds.
+
+    Args:
+        texts: the lines.
+        tokenizer: of the source side.
+        max_length: tokens of a line at most, the end mark counted.
+        on_long: a longer line is cut ("cut"), left empty ("drop"), or stops the run ("error").
+        origin: what messages call the text.
+        first: number of the first line, for a text that comes in parts.
+
+    Raises:
+        DataError: a line is too long and `on_long` is "error".
+    """
+    found = EncodedLines([], [])
+    for number, text in enumerate(texts, first):
+        encoded = tokenizer.encode(text)
+        if longest := _too_long([encoded.ids], max_length):
+            message = _long(f"{origin}, line {number}", longest, max_length)
+            if on_long == "error":
+                raise DataError(message)
+            keep = max_length - 1 if on_long == "cut" else 0
+            encoded = Encoded(encoded.ids[:keep], encoded.pieces[:keep], encoded.words[:keep])
+            found.warnings.append(f"{message}; it is {'cut' if on_long == 'cut' else 'left empty'}")
+        found.lines.append(encoded)
+    return found
+
+
+def _too_long(sides: list[list[int]], max_length: int) -> int:
+    """The length of the longest side, its end mark counted, if that is too long; else 0."""
+    longest = max(map(len, sides)) + 1
+    return longest if longest > max_length else 0
+
+
+def _long(place: str, length: int, max_length: int) -> str:
+    return f"{place}: {length} tokens with the end mark, at most {max_length} fit (max_length)"
