@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from reference.search import TableDecoder, exhaustive, greedy, random_rule
+from regard.attention.attended import Attended
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError, ShapeError
+from regard.layers.decoder import State, Step
 
 BEGIN, END = 0, 1
 
@@ -331,14 +333,9 @@ class Small(nn.Module):
         self.fixed_pointers: list[int] = []
 
     def start(self, memory, batch):
-        from regard.layers.decoder import State
-
         return State({"keys": memory}, {"hidden": memory.mean(1)})
 
     def step(self, state, inputs):
-        from regard.attention.attended import Attended
-        from regard.layers.decoder import State, Step
-
         keys, hidden, logits, looked = state.fixed["keys"], state.moving["hidden"], [], []
         self.fixed_pointers.append(keys.data_ptr())
         for one in inputs.unbind(1):
@@ -399,8 +396,9 @@ def test_draws_follow_the_distribution():
 
 
 @pytest.mark.parametrize("cut, allowed", [
-    ({"top_k": 1}, {3}), ({"top_k": 2}, {2, 3}), ({"top_p": 0.45}, {3}), ({"top_p": 0.46}, {2, 3}), ({"top_p": 0.75}, {2, 3}),
-    ({"top_p": 0.76}, {2, 3, 4}), ({"top_k": 2, "top_p": 0.6}, {3}), ({"top_p": 1.0}, {1, 2, 3, 4}),
+    ({"top_k": 1}, {3}), ({"top_k": 2}, {2, 3}), ({"top_p": 0.45}, {3}), ({"top_p": 0.46}, {2, 3}),
+    ({"top_p": 0.75}, {2, 3}), ({"top_p": 0.76}, {2, 3, 4}), ({"top_k": 2, "top_p": 0.6}, {3}),
+    ({"top_p": 1.0}, {1, 2, 3, 4}),
 ])  # fmt: skip
 def test_top_k_and_top_p(cut, allowed):
     """Of (.05, .30, .45, .20) the fewest that reach p; after top-k 2, .45 is .6 of what is left."""

@@ -20,8 +20,9 @@ def test_every_contradiction_is_in_one_message():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"beam": 0}, {"n_best": 0}, {"length_penalty": -1.0}, {"coverage_penalty": -0.1}, {"temperature": 0.0, "sample": True},
-     {"top_p": 1.5, "sample": True}, {"max_length": -1}, {"length_penalty": float("nan")}, {"beams": 3}, {"seed": -1}],
+    [{"beam": 0}, {"n_best": 0}, {"length_penalty": -1.0}, {"coverage_penalty": -0.1}, {"seed": -1}, {"beams": 3},
+     {"temperature": 0.0, "sample": True}, {"top_p": 1.5, "sample": True}, {"max_length": -1},
+     {"length_penalty": float("nan")}],
 )  # fmt: skip
 def test_impossible_values(wrong):
     with pytest.raises(ValidationError):

@@ -1,0 +1,71 @@
+"""How near outputs come to references: BLEU and chrF over whole files, by sacreBLEU and with its signature."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from regard.errors import DataError
+
+
+class Measured(NamedTuple):
+    """A number and how it was made.
+
+    Attributes:
+        value: from 0 to 100; 0 where there was nothing to measure.
+        signature: tells all that the value depends on.
+        lines: how many were measured.
+    """
+
+    value: float
+    signature: str
+    lines: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} ({self.signature})"
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    language: str | None = None,
+    lowercase: bool = False,
+) -> Measured:
+    """Corpus BLEU (Papineni et al. 2002) as sacreBLEU computes it, 0 to 100, with its signature.
+
+    Args:
+        hypotheses: one detokenized line an item; an empty one scores 0 and is no error.
+        references: as many lines, or several such lists.
+        language: of the target; "zh" is cut into characters, all others by the tokenizer 13a.
+        lowercase: ignore case.
+    """
+    tokenizer = "zh" if language is not None and language.lower().split("-")[0] == "zh" else "13a"
+    return _corpus(BLEU(tokenize=tokenizer, lowercase=lowercase), hypotheses, references)
+
+
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]], *, word_order: int = 0
+) -> Measured:
+    """Corpus chrF2 (Popović 2015), 0 to 100; `word_order=2` is chrF++."""
+    return _corpus(CHRF(word_order=word_order), hypotheses, references)
+
+
+def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]) -> Measured:
+    sets = _aligned(hypotheses, references)
+    if not hypotheses:  # the scorer itself refuses an empty file
+        metric.num_refs = len(sets)
+        return Measured(0.0, str(metric.get_signature()), 0)
+    score = metric.corpus_score(list(hypotheses), sets).score
+    return Measured(float(score), str(metric.get_signature()), len(hypotheses))
+
+
+def _aligned(hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    one_set = not references or isinstance(references[0], str)
+    sets: list[list[str]] = [list(references)] if one_set else [list(lines) for lines in references]  # type: ignore[arg-type]
+    for lines in sets:
+        if len(lines) != len(hypotheses):
+            raise DataError(
+                f"{len(hypotheses)} outputs and {len(lines)} references cannot be compared: one of each a line is expected"
+            )
+    return sets

@@ -1,0 +1,63 @@
+"""Alignments as text: a line a sentence, "1-2" a sure link and "1p2" a possible one, source word first."""
+
+import os
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from regard.data.lines import read_lines
+from regard.errors import DataError
+from regard.metrics.alignment import Link
+
+_LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+
+
+class Gold(NamedTuple):
+    """The gold links of one sentence, counted from 0; `possible` holds the sure ones too."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+def parse_pharaoh(line: str, *, first: int, origin: str = "alignment") -> Gold:
+    """The links of one line.
+
+    Args:
+        line: e.g. "1-1 2-3 2p4"; an empty line has no links.
+        first: the number of the first word in this file, 0 or 1; it cannot be told from the text.
+        origin: what the line is called in errors, e.g. "file, line 3".
+
+    Raises:
+        DataError: something that is no link, or a word before the first.
+    """
+    if first not in (0, 1):
+        raise ValueError(f"first is the number of the first word, 0 or 1; given {first}")
+    sure, possible = set(), set()
+    for text in line.split():
+        match = _LINK.fullmatch(text)
+        if match is None:
+            raise DataError(f'{origin}: {text!r} is no link; expected "1-2" (sure) or "1p2" (possible)')
+        link = (int(match[1]) - first, int(match[3]) - first)
+        if min(link) < 0:
+            raise DataError(
+                f"{origin}: {text!r} names word 0, but words are counted from 1 here; read it with first=0?"
+            )
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return Gold(frozenset(sure), frozenset(possible))
+
+
+def read_pharaoh(path: str | os.PathLike[str], *, first: int) -> list[Gold]:
+    """The links of each line of a file; see `parse_pharaoh`. Errors name file and line."""
+    return [
+        parse_pharaoh(line, first=first, origin=f"{path}, line {number}")
+        for number, line in enumerate(read_lines(path), start=1)
+    ]
+
+
+def format_pharaoh(sure: AbstractSet[Link], possible: Iterable[Link] = (), *, first: int = 0) -> str:
+    """One line of text, links in order; possible links that are also sure are written as sure."""
+    every = sorted(sure | set(possible))
+    return " ".join(f"{one + first}{'-' if (one, two) in sure else 'p'}{two + first}" for one, two in every)
