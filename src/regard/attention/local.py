@@ -5,7 +5,7 @@ give what `attend` takes: a mask, and for local-p a Gaussian that refocuses the 
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -19,8 +19,6 @@ from regard.attention.masks import Mask, MaskLike
 from regard.attention.refocus import gaussian_window
 from regard.attention.score import Prepared, wide
 from regard.errors import ConfigError
-
-Kind = Literal["monotonic", "predictive"]
 
 
 class Focus(NamedTuple):
@@ -130,7 +128,7 @@ class LocalAttention(nn.Module):
         self,
         score: ScoreLike,
         radius: float,
-        kind: Kind = "monotonic",
+        kind: str = "monotonic",
         query_dim: int | None = None,
         normalizer: NormalizerLike = "softmax",
         dropout: float = 0.0,

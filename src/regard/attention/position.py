@@ -13,7 +13,7 @@ float32, and cast last: there is nothing that could grow, be rounded by `half()`
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, MaskError, ShapeError
@@ -43,13 +43,13 @@ def position(name: str, **sizes: Any) -> Any:
     return POSITIONS.make(name, **sizes)
 
 
-def positions(keep: Bool[Tensor, "batch positions"]) -> Int[Tensor, "batch positions"]:
+def positions(keep: Shaped[Tensor, "batch positions"]) -> Int[Tensor, "batch positions"]:
     """Number the real tokens of each row from 0; padding takes the number of the real token before it, or 0.
 
     `[0, 0, 1, 1, 1]` gives `0, 0, 0, 1, 2`; `[1, 1, 0]` gives `0, 1, 1`.
 
     Args:
-        keep: True where a token is real.
+        keep: bool, True where a token is real.
 
     Raises:
         MaskError: `keep` holds numbers instead of booleans.

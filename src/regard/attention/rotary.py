@@ -1,15 +1,11 @@
 """Rotary positions: queries and keys are turned, so that their score depends on the distance alone."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.position import POSITIONS, Position, angles, check_even, exact_dtype
 from regard.errors import ConfigError, ShapeError
-
-Convention = Literal["interleaved", "half"]
 
 
 @POSITIONS.register("rotary")
@@ -30,9 +26,7 @@ class Rotary(Position):
 
     kind = "rotate"
 
-    def __init__(
-        self, dim: int, base: float = 10000.0, convention: Convention = "interleaved", stretch: float = 1.0
-    ) -> None:
+    def __init__(self, dim: int, base: float = 10000.0, convention: str = "interleaved", stretch: float = 1.0) -> None:
         super().__init__()
         check_even(dim, "rotary")
         if convention not in ("interleaved", "half"):
