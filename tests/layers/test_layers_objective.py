@@ -97,7 +97,7 @@ def test_axes_of_one_and_none(shape):
     """B42."""
     logits = torch.zeros(shape, requires_grad=True)
     result = objective(logits, torch.zeros(shape[0], dtype=torch.long), 0.1)
-    assert [part.shape for part in result] == [(), (), ()]
+    assert [part.shape for part in (result.total, result.count, result.correct)] == [(), (), ()]
     assert result.total.item() == pytest.approx(shape[0] * torch.tensor(float(shape[1])).log().item(), abs=1e-5)
     result.total.backward()
     assert logits.grad.shape == shape

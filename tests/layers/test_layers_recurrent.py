@@ -16,7 +16,7 @@ def encoder(cell: str, layers: int = 1) -> BidirectionalEncoder:
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("lengths", [[5, 3, 1], [5, 0, 2], [5, 5, 5], [3, 2, 0]])
 def test_padding_changes_nothing(cell, layers, lengths):
-    """B22: states and final states equal those of each sequence alone, both directions; padding reads 0. B03: NaN there."""
+    """B22: (final) states equal those of each sequence alone, both ways; padding reads 0. B03: NaN in padding."""
     model, inputs = encoder(cell, layers), torch.randn(3, 5, 3, dtype=torch.float64)
     for row, length in enumerate(lengths):
         inputs[row, length:] = torch.nan if row else 1e30

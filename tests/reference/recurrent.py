@@ -21,7 +21,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: list[int | None], smoothing:
 
 
 def cell(kind: str, inputs: Tensor, state: tuple[Tensor, ...], weights: list[Tensor]) -> tuple[Tensor, ...]:
-    """One step of a GRU (Cho et al. 2014, with torch's reset gate) or an LSTM; `weights` as torch names and orders them."""
+    """One step of a GRU (torch's reset gate) or an LSTM; `weights` as torch names and orders them."""
     from_input = weights[0] @ inputs + weights[2]
     from_state = weights[1] @ state[0] + weights[3]
     if kind == "gru":
@@ -65,12 +65,8 @@ class Reference:
             for vector in reversed(inputs):
                 state = cell(kind, vector, state, self.weights(prefix, "_reverse"))
                 backwards.insert(0, state)
-            last = (
-                zip(forwards[-1], backwards[0], strict=True)
-                if source
-                else zip(self.zeros(dim), self.zeros(dim), strict=True)
-            )
-            finals.append(tuple(torch.cat(pair) for pair in last))
+            ends = (forwards[-1], backwards[0]) if source else (self.zeros(dim), self.zeros(dim))
+            finals.append(tuple(torch.cat(pair) for pair in zip(*ends, strict=True)))
             inputs = [torch.cat([f[0], b[0]]) for f, b in zip(forwards, backwards, strict=True)]
         return inputs, finals
 
@@ -124,8 +120,8 @@ class Reference:
         if self.settings.window == "local-m":
             center = query.new_tensor(float(step))
         elif self.settings.window == "local-p":
-            inner = torch.tanh(self.p["decoder.source.position.0.weight"] @ query)
-            center = len(keys) * torch.sigmoid(self.p["decoder.source.position.2.weight"] @ inner)[0]
+            inner = torch.tanh(self.p["decoder.source.focus.hidden.weight"] @ query)
+            center = len(keys) * torch.sigmoid(self.p["decoder.source.focus.vector.weight"] @ inner)[0]
         exponentials = []
         for position in range(len(keys)):
             seen = self.settings.window == "none" or abs(position - float(center)) <= self.settings.radius

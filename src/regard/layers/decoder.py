@@ -2,10 +2,11 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.attend import Attended
+from regard.attention.attended import Attended, Source
 
 
 class State(NamedTuple):

@@ -1,6 +1,7 @@
 """What training minimizes: sums over tokens, never means, so that any split of a batch adds up to the same."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +13,8 @@ from regard.errors import ConfigError, ShapeError
 IGNORED = -100
 
 
-class Objective(NamedTuple):
+@dataclass(frozen=True)
+class Objective:
     """Sums over the tokens of a batch.
 
     Attributes:

@@ -62,39 +62,20 @@ class BidirectionalEncoder(nn.Module):
         Raises:
             ShapeError: a length is negative or larger than the number of positions.
         """
-        batch, positions, _ = inputs.shape
-        measures = None if lengths is None else lengths.tolist()
-        if measures is not None and measures and not (min(measures) >= 0 and max(measures) <= positions):
-            raise ShapeError(f"lengths {measures} do not fit inputs of shape {tuple(inputs.shape)}")
-        ragged = measures is not None and any(length != positions for length in measures)
-        if ragged:
-            # Nothing of the padding is read. A row of length 0 cannot be packed: it reads one zero, then is hidden.
-            steps = torch.arange(positions, device=inputs.device)
-            keep = (steps < lengths.unsqueeze(-1)).unsqueeze(-1)  # type: ignore[union-attr]
-            inputs = torch.where(keep, inputs, 0)
+        lengths = None if lengths is None else _where_ragged(inputs, lengths)
+        if lengths is not None:
+            steps = torch.arange(inputs.shape[1], device=inputs.device)
+            inputs = torch.where((steps < lengths[:, None])[..., None], inputs, 0)
         finals = []
         for number, layer in enumerate(self.each):
             if number:
                 inputs = self.dropout(inputs)
-            if batch == 0 or positions == 0:
-                inputs, final = _nothing(layer, inputs)
-            elif ragged:
-                packed = pack_padded_sequence(
-                    inputs,
-                    lengths.clamp_min(1).cpu(),
-                    batch_first=True,
-                    enforce_sorted=False,  # type: ignore[union-attr]
-                )
-                read, final = _run(layer, packed)
-                inputs, _ = pad_packed_sequence(read, batch_first=True, total_length=positions)
-                inputs = torch.where(keep, inputs, 0)
-            else:
-                # Without padding the fused layer is exact and needs no packing.
-                inputs, final = _run(layer, inputs)
-            finals.append(tuple(_side_by_side(part) for part in final))
+            inputs, final = _both_ways(layer, inputs, lengths)
+            finals.append(tuple(part.transpose(0, 1).flatten(1) for part in final))
         final = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        if ragged:
-            final = tuple(torch.where((lengths > 0)[:, None, None], part, 0) for part in final)  # type: ignore[operator]
+        if lengths is not None:
+            seen = (lengths > 0)[:, None, None]
+            inputs, final = torch.where(seen, inputs, 0), tuple(torch.where(seen, part, 0) for part in final)
         return Encoded(inputs, final)
 
 
@@ -133,7 +114,7 @@ class Recurrence(nn.Module):
         return inputs, tuple(new.to(old.dtype) for new, old in zip(after, state, strict=True))
 
     def _step(self, layer: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        weights = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
+        weights: Any = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
         if self.cell == "lstm":
             state = torch.lstm_cell(inputs[:, 0], state, *weights)
         else:
@@ -171,16 +152,27 @@ def _initialized(layer: nn.GRU | nn.LSTM) -> nn.GRU | nn.LSTM:
     return layer
 
 
-def _side_by_side(final: Float[Tensor, "directions batch dim"]) -> Float[Tensor, "batch states_dim"]:
-    return final.transpose(0, 1).flatten(1)
+def _where_ragged(inputs: Tensor, lengths: Tensor) -> Tensor | None:
+    """The lengths, or None where every row is full."""
+    positions, numbers = inputs.shape[1], lengths.tolist()
+    if any(not 0 <= length <= positions for length in numbers):
+        raise ShapeError(f"lengths {numbers} do not fit inputs of shape {tuple(inputs.shape)}")
+    return lengths if any(length != positions for length in numbers) else None
 
 
-def _nothing(layer: nn.GRU | nn.LSTM, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs and final states of an empty batch, or of rows without positions."""
+def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """States (batch, positions, 2 · dim) and last states (2, batch, dim) of one layer."""
     batch, positions, _ = inputs.shape
-    final = inputs.new_zeros(2, batch, layer.hidden_size)
-    outputs = inputs.new_zeros(batch, positions, 2 * layer.hidden_size)
-    return outputs, (final, final) if isinstance(layer, nn.LSTM) else (final,)
+    if batch == 0 or positions == 0:
+        dim = int(layer.hidden_size)  # type: ignore[arg-type]
+        final = inputs.new_zeros(2, batch, dim)
+        return inputs.new_zeros(batch, positions, 2 * dim), (final,) * (2 if isinstance(layer, nn.LSTM) else 1)
+    if lengths is None:
+        return _run(layer, inputs)  # without padding the fused layer is exact and needs no packing
+    # A row of length 0 cannot be packed: it reads one zero, and what comes of it is hidden by the caller.
+    packed = pack_padded_sequence(inputs, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
+    read, last = _run(layer, packed)
+    return pad_packed_sequence(read, batch_first=True, total_length=positions)[0], last
 
 
 def _run(

@@ -1,0 +1,103 @@
+"""How a recurrent decoder looks at its source: any score, any normalizer, a local window, and earlier weights."""
+
+import inspect
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import masks
+from regard.attention.attend import Attention
+from regard.attention.attended import Attended
+from regard.attention.local import Monotonic, Predictive
+from regard.attention.normalize import normalizer
+from regard.attention.score import score, scores, wide
+from regard.errors import ConfigError
+from regard.models.settings import RecurrentSettings
+
+Moving = dict[str, Any]
+
+
+class SourceAttention(nn.Module):
+    """One attention over the encoder's states, with what it must remember from step to step.
+
+    | setting | what it does |
+    |---|---|
+    | window local-m | sees the keys within `radius` of the step's own number t (Luong 2015, §3.2) |
+    | window local-p | sees those around p = S · sigmoid(vᵀ tanh(W h)), weighed by a Gaussian at p (eq. 9 and 10) |
+    | attention location_aware | the score hears the weights of the step before (Chorowski 2015, eq. 9) |
+    | and coverage | it hears the sum of all earlier weights (Tu et al. 2016, §3.1) |
+
+    Args:
+        settings: the model's.
+        query_dim: width of the decoder's state.
+        input_dim: width of the word vectors; the score feed_forward reads [input; state].
+        key_dim: width of the encoder's states, which are keys and values.
+    """
+
+    def __init__(self, settings: RecurrentSettings, query_dim: int, input_dim: int, key_dim: int) -> None:
+        super().__init__()
+        self.reads_input = settings.attention == "feed_forward"
+        sizes = {
+            "query_dim": query_dim + input_dim * self.reads_input,
+            "key_dim": key_dim,
+            "hidden_dim": settings.attention_dim,
+        }
+        wanted = set(inspect.signature(scores.maker(settings.attention)).parameters)
+        if not wanted & {"query_dim", "key_dim"} and query_dim != key_dim:
+            raise ConfigError(
+                f"the score {settings.attention!r} compares vectors of one width: decoder_dim ({query_dim}) must be "
+                f"twice encoder_dim ({key_dim}), or take attention: general or additive"
+            )
+        options = {name: size for name, size in sizes.items() if name in wanted} | settings.attention_options
+        weigh = normalizer(settings.normalizer, **settings.normalizer_options)
+        self.attention = Attention(score(settings.attention, **options), weigh)
+        self.hears_earlier = settings.attention == "location_aware"
+        self.coverage = settings.coverage
+        self.focus: Monotonic | Predictive | None = None
+        if settings.window == "local-m":
+            self.focus = Monotonic(settings.radius)
+        elif settings.window == "local-p":
+            self.focus = Predictive(settings.radius, query_dim)
+
+    def start(self, states: Float[Tensor, "batch keys key_dim"], lengths: Tensor) -> tuple[dict[str, Any], Moving]:
+        """What stays the same for a source (its keys projected once), and what changes by step."""
+        fixed = {"prepared": self.attention.prepare(states), "value": states, "lengths": lengths}
+        moving = {}
+        if self.hears_earlier:
+            moving["earlier"] = wide(states.new_zeros(states.shape[:2]))
+        if isinstance(self.focus, Monotonic):
+            moving["number"] = torch.zeros_like(lengths)
+        return fixed, moving
+
+    def forward(
+        self,
+        fixed: dict[str, Any],
+        moving: Moving,
+        query: Float[Tensor, "batch queries query_dim"],
+        inputs: Float[Tensor, "batch queries input_dim"],
+    ) -> tuple[Attended, Moving]:
+        """Look once for each query; with a score that hears earlier weights there is one query a call."""
+        after = dict(moving)
+        positions = torch.zeros(1, query.shape[1], dtype=torch.long, device=query.device)
+        if "number" in moving:
+            positions = moving["number"].unsqueeze(-1) + torch.arange(query.shape[1], device=query.device)
+            after["number"] = moving["number"] + query.shape[1]
+        mask, refocus = masks.padding(fixed["lengths"]), ()
+        if self.focus is not None:
+            _, mask, refocus = self.focus(query, fixed["lengths"], positions)
+        attended: Attended = self.attention(
+            torch.cat([inputs, query], dim=-1) if self.reads_input else query,
+            fixed["prepared"],
+            fixed["value"],
+            mask=mask,
+            refocus=refocus,
+            # A graph cannot make weights on access: a compiled or exported step carries them out.
+            weights=torch.compiler.is_compiling(),
+            **({"previous": moving["earlier"]} if "earlier" in moving else {}),
+        )
+        if "earlier" in moving:
+            now = attended.weights.squeeze(1).to(moving["earlier"].dtype)
+            after["earlier"] = moving["earlier"] + now if self.coverage else now
+        return attended, after
