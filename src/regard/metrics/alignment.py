@@ -1,6 +1,6 @@
 """Word alignments: links from soft weights, and how well they agree with gold links.
 
-A link is (source word, target word), both counted from 0. Weights have a row for each target and a column for each source.
+A link is (source word, target word), both counted from 0. Weights have a row a target word and a column a source word.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def merge_to_words(
     source_count: int | None = None,
     target_count: int | None = None,
 ) -> Float[np.ndarray, "target_words source_words"]:
-    """Weights between words from weights between pieces: summed over a source word's pieces, averaged over a target word's.
+    """Weights between words, from weights between pieces: the sum over a source word's, the mean over a target word's.
 
     So rows that sum to 1 over the words' pieces still do.
 
@@ -45,8 +45,8 @@ def merge_to_words(
     rows, columns = values.shape
     if rows < len(target_words) or columns < len(source_words):
         raise ShapeError(
-            f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} source "
-            f"pieces: they need a row a target piece and a column a source piece"
+            f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} "
+            f"source pieces: they need a row a target piece and a column a source piece"
         )
     sources = _membership(source_words, source_count, "source")
     targets = _membership(target_words, target_count, "target")
@@ -110,8 +110,8 @@ def alignment_scores(
     """Precision, recall and error rate of Och & Ney 2003, § 5.1, with A the predicted links and S ⊆ P the gold ones.
 
     precision = |A ∩ P| / |A|, recall = |A ∩ S| / |S|, AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), each from sums over
-    all sentences. Where nothing is predicted no link is wrong: precision 1. Where nothing is sure none is missed: recall 1.
-    Where both hold, AER is 0.
+    all sentences. Where nothing is predicted no link is wrong: precision 1. Where nothing is sure none is missed:
+    recall 1. Where both hold, AER is 0.
 
     Args:
         predicted: a set of links for each sentence.

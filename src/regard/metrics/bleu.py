@@ -65,7 +65,5 @@ def _aligned(hypotheses: Sequence[str], references: Sequence[str] | Sequence[Seq
     sets: list[list[str]] = [list(references)] if one_set else [list(lines) for lines in references]  # type: ignore[arg-type]
     for lines in sets:
         if len(lines) != len(hypotheses):
-            raise DataError(
-                f"{len(hypotheses)} outputs and {len(lines)} references cannot be compared: one of each a line is expected"
-            )
+            raise DataError(f"{len(hypotheses)} outputs and {len(lines)} references: expected one of each a line")
     return sets

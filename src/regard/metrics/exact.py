@@ -12,8 +12,6 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         DataError: the numbers of lines differ.
     """
     if len(hypotheses) != len(references):
-        raise DataError(
-            f"{len(hypotheses)} outputs and {len(references)} references cannot be compared: one of each a line is expected"
-        )
+        raise DataError(f"{len(hypotheses)} outputs and {len(references)} references: expected one of each a line")
     same = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return same / len(hypotheses) if hypotheses else 0.0

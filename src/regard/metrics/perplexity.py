@@ -18,7 +18,7 @@ def perplexity(log_probabilities: Sequence[float], tokens: Sequence[int]) -> flo
     """
     if len(log_probabilities) != len(tokens):
         raise DataError(
-            f"{len(log_probabilities)} log-probabilities and {len(tokens)} token counts: one of each a line"
+            f"{len(log_probabilities)} log-probabilities, {len(tokens)} token counts: expected one of each a line"
         )
     count = sum(tokens)
     if count <= 0:
