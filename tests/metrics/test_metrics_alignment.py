@@ -7,14 +7,8 @@ import pytest
 import torch
 
 from regard.errors import DataError, ShapeError
-from regard.metrics.alignment import (
-    alignment_error_rate,
-    alignment_scores,
-    diagonal,
-    links,
-    merge_to_words,
-    uniform,
-)
+from regard.metrics.alignment import alignment_error_rate, alignment_scores
+from regard.metrics.links import diagonal, links, merge_to_words, uniform
 from regard.metrics.pharaoh import format_pharaoh, parse_pharaoh, read_pharaoh
 from regard.metrics.symmetrize import grow_diag_final, intersection, union
 from shared import SHARED

@@ -1,95 +1,12 @@
-"""Word alignments: links from soft weights, and how well they agree with gold links.
-
-A link is (source word, target word), both counted from 0. Weights have a row a target word and a column a source word.
-"""
+"""Word alignments against gold links: error rate, precision, recall. A link is (source word, target word), from 0."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from regard.errors import DataError, ShapeError
+from regard.errors import DataError
 
 Link = tuple[int, int]
-Weights = Float[Tensor, "target source"] | Float[np.ndarray, "target source"]
-
-
-def merge_to_words(
-    weights: Weights,
-    source_words: Sequence[int],
-    target_words: Sequence[int],
-    *,
-    source_count: int | None = None,
-    target_count: int | None = None,
-) -> Float[np.ndarray, "target_words source_words"]:
-    """Weights between words, from weights between pieces: the sum over a source word's, the mean over a target word's.
-
-    So rows that sum to 1 over the words' pieces still do.
-
-    Args:
-        weights: one row a target piece, one column a source piece, on any device.
-        source_words: the word that each source piece belongs to; −1 for none. Columns beyond (an end mark, padding)
-            belong to no word either; their weight is left out and not made up for.
-        target_words: the same for target pieces and rows.
-        source_count: how many source words; by default as many as are named. A word without pieces gets 0.
-        target_count: the same for the target.
-
-    Raises:
-        ShapeError: there are fewer rows or columns than pieces, or a word is beyond the count.
-    """
-    values = _numpy(weights)
-    rows, columns = values.shape
-    if rows < len(target_words) or columns < len(source_words):
-        raise ShapeError(
-            f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} "
-            f"source pieces: they need a row a target piece and a column a source piece"
-        )
-    sources = _membership(source_words, source_count, "source")
-    targets = _membership(target_words, target_count, "target")
-    merged = targets @ values[: len(target_words), : len(source_words)] @ sources.T
-    return merged / np.maximum(targets.sum(axis=1, keepdims=True), 1)
-
-
-def links(weights: Weights, threshold: float | None = None) -> frozenset[Link]:
-    """Links `(source, target)` from weights.
-
-    Args:
-        weights: one row a target word.
-        threshold: link every weight of at least this; by default the highest of each row (of equal ones the first), and
-            none where the row is all 0.
-    """
-    values = _numpy(weights)
-    if threshold is not None:
-        return frozenset((int(source), int(target)) for target, source in np.argwhere(values >= threshold))
-    if not values.size:
-        return frozenset()
-    best = values.argmax(axis=1)
-    return frozenset((int(source), target) for target, source in enumerate(best) if values[target, source] > 0)
-
-
-def diagonal(source_count: int, target_count: int) -> frozenset[Link]:
-    """The baseline that knows only lengths: each target word's middle, carried over to the source by proportion."""
-    if not source_count:
-        return frozenset()
-    return frozenset(((2 * target + 1) * source_count // (2 * target_count), target) for target in range(target_count))
-
-
-def uniform(source_count: int, target_count: int, seed: int | Sequence[int] = 0) -> frozenset[Link]:
-    """The baseline that knows nothing at all: each target word is linked to a source word drawn with equal chances.
-
-    Args:
-        source_count: words of the source.
-        target_count: words of the target.
-        seed: fixes the draws; give `(seed, sentence)` so that sentences differ.
-    """
-    if not source_count:
-        return frozenset()
-    drawn = np.random.default_rng(seed).integers(source_count, size=target_count)
-    return frozenset((int(source), target) for target, source in enumerate(drawn))
 
 
 class AlignmentScores(NamedTuple):
@@ -146,16 +63,3 @@ def alignment_error_rate(
 ) -> float:
     """AER of Och & Ney 2003: 0 is perfect, 1 is all wrong; see `alignment_scores`."""
     return alignment_scores(predicted, sure, possible).error_rate
-
-
-def _numpy(weights: Weights) -> np.ndarray:
-    return torch.as_tensor(weights).detach().cpu().double().numpy()
-
-
-def _membership(words: Sequence[int], count: int | None, side: str) -> np.ndarray:
-    """1 where a piece (column) belongs to a word (row)."""
-    highest = max(words, default=-1)
-    count = highest + 1 if count is None else count
-    if highest >= count:
-        raise ShapeError(f"a {side} piece belongs to word {highest}, but there are {count} words, counted from 0")
-    return (np.arange(count)[:, None] == np.asarray(words, dtype=np.int64)[None]).astype(np.float64)

@@ -2,15 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Bucket(NamedTuple):
+@dataclass(frozen=True)
+class Bucket:
     """Items with `low` ≤ length ≤ `high` (None: no upper end); `value` is None where there are none."""
 
     low: int
     high: int | None
-    items: int
+    count: int
     value: float | None
 
     def __str__(self) -> str:

@@ -1,29 +1,23 @@
 """How surprised a model is by the next token."""
 
 import math
-from collections.abc import Sequence
 
 from regard.errors import DataError
 
 
-def perplexity(log_probabilities: Sequence[float], tokens: Sequence[int]) -> float:
-    """exp(−Σ log p / Σ tokens) over a whole file: long lines count for more than short ones.
+def perplexity(nats: float, tokens: int) -> float:
+    """Exp of the mean loss a token.
 
     Args:
-        log_probabilities: of each line, in nats, its end mark included.
-        tokens: of each line, the end mark counted and padding not.
+        nats: −log p (not smoothed), summed over the tokens of a whole file, end marks included.
+        tokens: how many; padding is not among them.
 
     Raises:
-        DataError: the numbers of lines differ, or there are no tokens, so there is no mean.
+        DataError: there were no tokens, so there is no mean.
     """
-    if len(log_probabilities) != len(tokens):
-        raise DataError(
-            f"{len(log_probabilities)} log-probabilities, {len(tokens)} token counts: expected one of each a line"
-        )
-    count = sum(tokens)
-    if count <= 0:
-        raise DataError("perplexity needs at least one token, and there is none: is the file empty?")
+    if tokens <= 0:
+        raise DataError(f"perplexity needs at least one token; {tokens} were counted: is the file empty?")
     try:
-        return math.exp(-math.fsum(log_probabilities) / count)
+        return math.exp(nats / tokens)
     except OverflowError:
         return math.inf

@@ -1,28 +1,30 @@
-"""How near outputs come to references: BLEU and chrF over whole files, by sacreBLEU and with its signature."""
+"""How near outputs come to references, over whole files: BLEU and chrF by sacreBLEU, and exact match."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
 from regard.errors import DataError
 
 
-class Measured(NamedTuple):
+@dataclass(frozen=True)
+class Measured:
     """A number and how it was made.
 
     Attributes:
-        value: from 0 to 100; 0 where there was nothing to measure.
-        signature: tells all that the value depends on.
-        lines: how many were measured.
+        value: BLEU and chrF from 0 to 100, exact match from 0 to 1; 0 where there was nothing to measure.
+        signature: tells all that the value depends on; empty for exact match.
+        count: how many lines were measured.
     """
 
     value: float
     signature: str
-    lines: int
+    count: int
 
     def __str__(self) -> str:
-        return f"{self.value:.1f} ({self.signature})"
+        return f"{self.value:.1f} ({self.signature})" if self.signature else f"{self.value:.3f}"
 
 
 def bleu(
@@ -49,6 +51,13 @@ def chrf(
 ) -> Measured:
     """Corpus chrF2 (Popović 2015), 0 to 100; `word_order=2` is chrF++."""
     return _corpus(CHRF(word_order=word_order), hypotheses, references)
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Measured:
+    """The share of lines, 0 to 1, that equal their reference character for character."""
+    [lines] = _aligned(hypotheses, references)
+    same = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, lines, strict=True))
+    return Measured(same / len(hypotheses) if hypotheses else 0.0, "", len(hypotheses))
 
 
 def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]) -> Measured:
