@@ -1,13 +1,19 @@
 """Run-time shape checks for the whole suite: jaxtyping annotations become beartype checks."""
 
 import os
+import random
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "attention")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Beartype draws which element of a list it looks at; not from the generator whose place a resumed run must find again.
+with patch("random.getrandbits", random.Random(0).getrandbits):
+    import beartype  # noqa: F401
 
 from jaxtyping import install_import_hook  # noqa: E402
 
 # The hook must be in place before regard's modules are imported, so nothing above imports them.
-_hook = install_import_hook("regard", "beartype.beartype")
+_hook = install_import_hook("regard", "typecheck.checked")

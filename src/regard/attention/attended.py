@@ -114,5 +114,7 @@ pytree.register_pytree_node(
 
 def transformed() -> bool:
     """Whether the call is inside vmap, jvp or forward-mode differentiation."""
+    if torch.compiler.is_compiling():
+        return False  # the compiler differentiates and maps what it has traced; its view of the stack says nothing
     inside = torch._C._functorch.peek_interpreter_stack() is not None
     return inside or torch.autograd.forward_ad._current_level >= 0

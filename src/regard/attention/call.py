@@ -175,7 +175,11 @@ class Call:
 
     def _is_linear(self) -> bool:
         """A product of feature maps over its sum, under a mask that needs no queries × keys."""
-        known = all(isinstance(mask, Causal | Padding) for mask in _conjuncts(self.mask))
+        square = self.sizes.queries == self.sizes.keys
+        known = all(
+            isinstance(mask, Padding) or (isinstance(mask, Causal) and (mask.anchor == "end" or square))
+            for mask in _conjuncts(self.mask)
+        )
         summed = isinstance(self.score, Linear) and type(self.normalizer) is Sum
         return summed and known and self.bias is None and self.prepared is None
 
@@ -305,7 +309,8 @@ def _conjuncts(mask: Mask | None) -> list[Mask]:
 
 def _sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
-    given += "" if value is None else f", value {tuple(value.shape)}"
+    if value is not None:
+        given = f"{given}, value {tuple(value.shape)}"  # torch.compile knows formatting, not adding, of such text
     tensors = [query, key] if value is None else [query, key, value]
     if query.ndim not in (3, 4) or any(tensor.ndim != query.ndim for tensor in tensors):
         raise ShapeError(
