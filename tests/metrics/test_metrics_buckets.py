@@ -1,9 +1,9 @@
 """Measures by length."""
 
 import pytest
-from regard.metrics.exact import exact_match
 
 from regard.metrics.buckets import by_length
+from regard.metrics.text import exact_match
 
 
 def test_by_length():
@@ -19,7 +19,7 @@ def test_lengths_before_the_first_edge():
     outputs, references = ["", "a", "b"], ["x", "a", "c"]
 
     def exact(items):
-        return exact_match([outputs[item] for item in items], [references[item] for item in items])
+        return exact_match([outputs[item] for item in items], [references[item] for item in items]).value
 
     buckets = by_length([0, 1, 2], [1, 2], exact)
     assert [(one.low, one.high, one.count, one.value) for one in buckets] == [
