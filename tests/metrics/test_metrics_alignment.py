@@ -63,11 +63,11 @@ def test_pieces_are_merged_to_words():
 
 
 def test_end_marks_belong_to_no_word():
-    weights = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
-    np.testing.assert_allclose(merge_to_words(weights, [0, 1], [0]), [[0.2, 0.3]])
-    np.testing.assert_allclose(merge_to_words(weights, [0, 1, -1], [0, -1]), [[0.2, 0.3]])
+    weights = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    np.testing.assert_allclose(merge_to_words(weights, [0, 1], [0]), [[0.2, 0.3]], atol=1e-7)
+    np.testing.assert_allclose(merge_to_words(weights, [0, 1, -1], [0, -1]), [[0.2, 0.3]], atol=1e-7)
     np.testing.assert_allclose(merge_to_words(weights, [0, 2], [1], source_count=4, target_count=2),
-                               [[0, 0, 0, 0], [0.2, 0, 0.3, 0]])  # fmt: skip
+                               [[0, 0, 0, 0], [0.2, 0, 0.3, 0]], atol=1e-7)  # fmt: skip
     assert merge_to_words(weights, [], []).shape == (0, 0)
 
 

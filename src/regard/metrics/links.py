@@ -13,23 +13,21 @@ from torch import Tensor
 from regard.errors import ShapeError
 from regard.metrics.alignment import Link
 
-Weights = Float[Tensor, "target source"] | Float[np.ndarray, "target source"]
-
 
 def merge_to_words(
-    weights: Weights,
+    weights: Float[Tensor, "target source"],
     source_words: Sequence[int],
     target_words: Sequence[int],
     *,
     source_count: int | None = None,
     target_count: int | None = None,
-) -> Float[np.ndarray, "target_words source_words"]:
+) -> Float[Tensor, "target_words source_words"]:
     """Weights between words, from weights between pieces: the sum over a source word's, the mean over a target word's.
 
     So rows that sum to 1 over the words' pieces still do.
 
     Args:
-        weights: one row a target piece, one column a source piece, on any device.
+        weights: one row a target piece, one column a source piece; the result is on the CPU.
         source_words: the word that each source piece belongs to; −1 for none. Columns beyond (an end mark, padding)
             belong to no word either; their weight is left out and not made up for.
         target_words: the same for target pieces and rows.
@@ -39,8 +37,7 @@ def merge_to_words(
     Raises:
         ShapeError: there are fewer rows or columns than pieces, or a word is beyond the count.
     """
-    values = _numpy(weights)
-    rows, columns = values.shape
+    rows, columns = weights.shape
     if rows < len(target_words) or columns < len(source_words):
         raise ShapeError(
             f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} "
@@ -48,11 +45,12 @@ def merge_to_words(
         )
     sources = _membership(source_words, source_count, "source")
     targets = _membership(target_words, target_count, "target")
-    merged = targets @ values[: len(target_words), : len(source_words)] @ sources.T
-    return merged / np.maximum(targets.sum(axis=1, keepdims=True), 1)
+    values = weights.detach().cpu().double()[: len(target_words), : len(source_words)]
+    merged = targets @ values @ sources.T
+    return (merged / targets.sum(dim=1, keepdim=True).clamp(min=1)).to(weights.dtype)
 
 
-def links(weights: Weights, threshold: float | None = None) -> frozenset[Link]:
+def links(weights: Float[Tensor, "target source"], threshold: float | None = None) -> frozenset[Link]:
     """Links `(source, target)` from weights.
 
     Args:
@@ -60,7 +58,7 @@ def links(weights: Weights, threshold: float | None = None) -> frozenset[Link]:
         threshold: link every weight of at least this; by default the highest of each row (of equal ones the first), and
             none where the row is all 0.
     """
-    values = _numpy(weights)
+    values = weights.detach().cpu().double().numpy()
     if threshold is not None:
         return frozenset((int(source), int(target)) for target, source in np.argwhere(values >= threshold))
     if not values.size:
@@ -90,14 +88,10 @@ def uniform(source_count: int, target_count: int, seed: int | Sequence[int] = 0)
     return frozenset((int(source), target) for target, source in enumerate(drawn))
 
 
-def _numpy(weights: Weights) -> np.ndarray:
-    return torch.as_tensor(weights).detach().cpu().double().numpy()
-
-
-def _membership(words: Sequence[int], count: int | None, side: str) -> np.ndarray:
+def _membership(words: Sequence[int], count: int | None, side: str) -> Tensor:
     """1 where a piece (column) belongs to a word (row)."""
     highest = max(words, default=-1)
     count = highest + 1 if count is None else count
     if highest >= count:
         raise ShapeError(f"a {side} piece belongs to word {highest}, but there are {count} words, counted from 0")
-    return (np.arange(count)[:, None] == np.asarray(words, dtype=np.int64)[None]).astype(np.float64)
+    return (torch.arange(count)[:, None] == torch.tensor(list(words), dtype=torch.long)[None]).double()
