@@ -79,7 +79,9 @@ def test_yaml_reads_back_to_the_same_settings_and_explains_itself():
 
 
 def test_keys_are_dotted_leaves():
-    assert list(keys(Outer)) == ["model.dropout", "model.cell", "maybe.dropout", "maybe.cell", "seed", "sizes", "options", "name"]
+    assert list(keys(Outer)) == (
+        ["model.dropout", "model.cell", "maybe.dropout", "maybe.cell", "seed", "sizes", "options", "name"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ def command(
         shared = {"debug": Debug, "quiet": Quiet}
         signature = inspect.signature(function)
         own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()]
-        extra = [
+        both = [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
             for option, kind in shared.items()
         ]
-        run.__signature__ = signature.replace(parameters=own + extra)  # type: ignore[attr-defined]
+        run.__signature__ = signature.replace(parameters=own + both)  # type: ignore[attr-defined]
         run.__annotations__ = {**function.__annotations__, **shared}
         del run.__wrapped__  # typer would read the annotations through it
         settings = {"allow_extra_args": True, "ignore_unknown_options": True} if extra else {}

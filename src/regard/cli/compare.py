@@ -16,9 +16,9 @@ Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How r
 
 @command(app, "compare", examples="regard compare runs/additive runs/dot\nregard compare runs/* --format json")
 def compare(runs: Runs, format: Format = "text") -> None:
-    """Compare runs: where their settings differ, and what came of each.
+    """Compare runs side by side.
 
-    What `regard evaluate` measured is shown too.
+    Shows where their settings differ and what came of each. What `regard evaluate` measured is shown too.
     """
     from regard.tasks.compare import summaries
 

@@ -27,10 +27,10 @@ _SHOWN = 3
 def demo(
     to: To = "fr", seed: SeedOption = 0, out_: OutFolder = None, epochs: Epochs = None, threads: Threads = None
 ) -> None:
-    """Train a translator on built-in phrases in about two minutes, and see where it looks.
+    """Train a small translator, and see where it looks.
 
-    The phrases are dates, times, durations, prices and numbers. The alignment is learned: nobody tells the model which
-    word belongs to which.
+    It takes about two minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
+    learned: nobody tells the model which word belongs to which.
     """
     from regard.tasks import demo as task
 

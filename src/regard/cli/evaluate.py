@@ -19,6 +19,8 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trai
 Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's held-out pairs if no files are given.")]
 Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
 Links = Annotated[Path | None, typer.Option(help="True links, a line a pair: 0-0 1-2, or 1p2 for a possible one.")]
+First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
+First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
 Predictions = Annotated[Path | None, typer.Option(help="Write the translations to this file.")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How results are written.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
@@ -38,6 +40,7 @@ def evaluate(
     source: Source = None,
     target: Target = None,
     links: Links = None,
+    first: First = 0,
     predictions: Predictions = None,
     beam: Beam = None,
     max_length: MaxLength = None,
@@ -46,9 +49,10 @@ def evaluate(
     format: Format = "text",
     threads: Threads = None,
 ) -> None:
-    """Translate test data and measure: BLEU, chrF, exact match, perplexity, and AER where true links are known.
+    """Measure a run on test data.
 
-    The result is also kept in the run's folder, for `regard compare`.
+    BLEU and chrF with their signatures, exact match, perplexity, and AER where true links are known. The result
+    is also kept in the run's folder, for `regard compare`.
     """
     if (source is None) != (target is None):
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
@@ -64,7 +68,7 @@ def evaluate(
     if source is None or target is None:
         pairs, name = held_out(run), "held out"
     else:
-        pairs, name = test_pairs(source, target, links), source.name
+        pairs, name = test_pairs(source, target, links, first), source.name
     translator = load(run, threads=threads)
     result = measure(translator, pairs, search, batch)
     for note in result.notes:
@@ -92,5 +96,9 @@ def print_evaluation(result: "Evaluation") -> None:
         rows.append([name, f"{value:.4f}" if name in ("exact", "aer") else f"{value:.2f}", remark])
     out(table(["measure", f"{result.pairs} pairs", ""], rows))
     out()
-    lengths = [[one["length"], str(one["pairs"]), f"{one['bleu']:.2f}"] for one in result.lengths]
+    lengths = [[one["length"], str(one["pairs"]), _shown(one["bleu"])] for one in result.lengths]
     out(table(["source words", "pairs", "bleu"], lengths))
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

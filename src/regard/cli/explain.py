@@ -50,7 +50,10 @@ def explain(
     dropout: Dropout = 0.0,
     dtype: Dtype = "float32",
 ) -> None:
-    """Say which path a call takes and why. Nothing is computed."""
+    """Say which path a call takes, and why.
+
+    Nothing is computed.
+    """
     import torch
 
     from regard.attention.attend import explain as explanation

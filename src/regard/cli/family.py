@@ -23,7 +23,10 @@ Write = Annotated[
     examples="regard family\nregard family bahdanau\nregard family --lang zh --write family.zh.md",
 )
 def family(name: Name = None, lang: Language = "en", write: Write = None) -> None:
-    """Print the table of the family: for each system its score, mask, normalizer, refocus and read."""
+    """Print every system as one row of choices.
+
+    For each its score, mask, normalizer, refocus and read.
+    """
     if name is not None:
         _print_system(name, lang)
     elif write is None:

@@ -27,7 +27,10 @@ Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data 
 
 @command(app, "recipes", examples="regard recipes\nregard recipes multi30k-bahdanau-short")
 def recipes(name: Name = None) -> None:
-    """Print the ledger: published numbers, our band, our number. With a NAME, everything about that recipe."""
+    """Print the ledger of results that we reproduce.
+
+    Published numbers, our band, our number; with a NAME, everything about that recipe.
+    """
     if name is None:
         _print_ledger()
     else:
@@ -52,7 +55,10 @@ def reproduce(
     unverified: Unverified = False,
     list_: List = False,
 ) -> None:
-    """Train and evaluate a recipe, and compare the numbers with its band. Exit code 1 when one lies outside."""
+    """Train a recipe and compare with its band.
+
+    The exit code is 1 when a number lies outside its band. A run that was begun goes on.
+    """
     if list_:
         _print_ledger()
         return

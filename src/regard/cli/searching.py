@@ -24,9 +24,9 @@ def search_from(run: Path, **options: Any) -> "SearchSettings":
     """The run's search settings with the options that were given in their place; checked before any model is loaded."""
     from regard.tasks.config import check, merge
     from regard.tasks.runs import config_of
-    from regard.tasks.settings import settings_of
+    from regard.tasks.settings import TranslationSettings
 
     tree = config_of(run)
     given = {name: value for name, value in options.items() if value is not None}
     tree = merge(tree, {"search": given})
-    return check(settings_of(str(tree.get("task", ""))), tree).search
+    return check(TranslationSettings, tree).search

@@ -44,7 +44,10 @@ def show(
     lang: Language = "en",
     threads: Threads = None,
 ) -> None:
-    """Show the alignment of a translation: for each target piece, how much of each source piece was read."""
+    """Show where a translation looked.
+
+    A row is a piece of the translation, a column a piece of the source, and each number how much of it was read.
+    """
     from regard.cli.inputs import one_line
     from regard.errors import ConfigError, nearest
     from regard.views.write import PICTURES, TEXTS, write

@@ -52,13 +52,16 @@ def train(
     threads: Threads = None,
     print_config: PrintConfig = False,
 ) -> None:
-    """Train a model. Ctrl-C, or a kill at any moment, loses nothing that --resume cannot go on from."""
+    """Train a model.
+
+    After Ctrl-C, or a kill at any moment, --resume goes on as if nothing had happened.
+    """
     from regard.tasks.config import as_yaml, check, merge, parse_assignments, put
     from regard.tasks.settings import settings_of
 
     assignments = list(settings or [])
     if resume is not None and what is not None:
-        what, assignments = None, [what, *assignments]
+        assignments, what = [what, *assignments], None
     if resume is not None and run is not None:
         raise ConfigError("--run names a new run and --resume an old one; give one of them")
     if resume is None and what is None:

@@ -59,9 +59,10 @@ def translate(
     seed: Seed = None,
     threads: Threads = None,
 ) -> None:
-    """Translate a text, a file or standard input, line by line and in order, in constant memory.
+    """Translate a text, a file or standard input.
 
-    A line longer than the model's limit is cut with a warning that names it, and the exit code is 1.
+    Line by line and in order, in constant memory: one line in is one line out, whatever the line. A line longer
+    than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
     if align == "soft" and format == "text":
         raise ConfigError("--align soft writes whole matrices; choose --format json or jsonl")
@@ -113,33 +114,35 @@ def _formatted(
 
 
 def _plain(translation: "Translation", align: str) -> str:
-    """One line: the hypotheses separated by tabs, each followed by its links if asked."""
+    """One line: the outputs separated by tabs, each followed by its links if asked."""
+    from regard.metrics.pharaoh import format_pharaoh
+
     shown = []
-    for hypothesis in translation.outputs:
-        text = hypothesis.text
+    for place, output in enumerate(translation.outputs):
+        text = output.text
         if len(translation.outputs) > 1:
             text = text.replace("\t", " ")
-        shown.append(f"{text} ||| {hypothesis.pharaoh()}" if align == "words" else text)
+        shown.append(f"{text} ||| {format_pharaoh(set(translation.links(place)))}" if align == "words" else text)
     return "\t".join(shown)
 
 
 def as_json(translation: "Translation", align: str) -> dict[str, Any]:
     """A translation as plain data."""
-    hypotheses = []
-    for hypothesis in translation.outputs:
+    outputs = []
+    for place, output in enumerate(translation.outputs):
         entry: dict[str, Any] = {
-            "text": hypothesis.text,
-            "score": hypothesis.score,
-            "log_probability": hypothesis.log_probability,
-            "finished": hypothesis.finished,
+            "text": output.text,
+            "score": output.score,
+            "log_probability": output.log_probability,
+            "finished": output.finished,
         }
         if align == "words":
-            entry["words"] = hypothesis.words
-            entry["links"] = [list(link) for link in hypothesis.links()]
+            entry["words"] = output.words
+            entry["links"] = [list(link) for link in translation.links(place)]
         if align == "soft":
-            entry["pieces"] = hypothesis.pieces
-            entry["alignment"] = None if hypothesis.alignment is None else hypothesis.alignment.tolist()
-        hypotheses.append(entry)
+            entry["pieces"] = output.pieces
+            entry["alignment"] = None if output.alignment is None else output.alignment.tolist()
+        outputs.append(entry)
     content: dict[str, Any] = {"line": translation.line, "source": translation.source}
     if align == "words":
         content["source_words"] = translation.source_words
@@ -147,7 +150,7 @@ def as_json(translation: "Translation", align: str) -> dict[str, Any]:
         content["source_pieces"] = translation.source_pieces
     if translation.note:
         content["note"] = translation.note
-    return {**content, "hypotheses": hypotheses}
+    return {**content, "outputs": outputs}
 
 
 @contextmanager

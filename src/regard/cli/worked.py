@@ -26,7 +26,10 @@ All = Annotated[bool, typer.Option("--all", help="Work every one.")]
     extra=True,
 )
 def worked(context: typer.Context, name: Name = None, lang: Language = "en", all_: All = False) -> None:
-    """Compute a number of the literature step by step; with your own numbers, if you give an example's options."""
+    """Work a number of the literature step by step.
+
+    With your own numbers, if you give an example's options.
+    """
     from regard.worked.table import catalogue, run, run_all
 
     options = _options(context.args)

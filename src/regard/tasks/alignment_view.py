@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
+from torch import Tensor
 
 from regard.data.tokenizers import visible
 from regard.errors import RegardError
-from regard.metrics.alignment import merge_to_words
+from regard.metrics.links import links, merge_to_words
 from regard.views.view import Matrix, View
 
 Units = Literal["pieces", "words"]
 
+_NO_WORD = -1
 _TITLE = {"en": "Where the translator looked", "zh": "译文各处看向原文何处"}
 
 
@@ -37,7 +38,7 @@ class Alignment:
     target_words: Sequence[str]
     source_word_of: Sequence[int]
     target_word_of: Sequence[int]
-    weights: Any
+    weights: Tensor | None
     notes: Sequence[str] = ()
 
     def matrix(self, units: Units = "pieces") -> Matrix:
@@ -55,10 +56,27 @@ class Alignment:
         if units == "pieces":
             rows, columns = map(visible, self.target_pieces), map(visible, self.source_pieces)
             return Matrix(self.weights, list(rows), list(columns), title)
-        merged = np.asarray(merge_to_words(self.weights, self.source_word_of, self.target_word_of))
-        # Words that were cut off have no pieces, and so no row or column.
-        rows_, columns_ = merged.shape
-        return Matrix(merged, list(self.target_words[:rows_]), list(self.source_words[:columns_]), title)
+        return Matrix(self.between_words(), list(self.target_words), list(self.source_words), title)
+
+    def between_words(self) -> Tensor:
+        """`(target words, source words)`; a word that was cut off has 0."""
+        rows, columns = self.weights.shape
+        return merge_to_words(
+            self.weights,
+            _padded(self.source_word_of, columns),
+            _padded(self.target_word_of, rows),
+            source_count=len(self.source_words),
+            target_count=len(self.target_words),
+        )
+
+    def links(self) -> frozenset[tuple[int, int]]:
+        """(source word, target word): for each target word the source word that it received most from."""
+        return frozenset() if self.weights is None else links(self.between_words())
+
+
+def _padded(word_of: Sequence[int], pieces: int) -> list[int]:
+    """The end mark is of no word."""
+    return [*word_of, *[_NO_WORD] * (pieces - len(word_of))]
 
 
 def alignment_view(matrices: Sequence[Matrix], notes: Sequence[str] = (), language: str = "en") -> View:

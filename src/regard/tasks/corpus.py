@@ -5,18 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.batching import TextBatches
-from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
-from regard.data.phrases import phrases
-from regard.data.sentencepiece import SentencePieceTokenizer
-from regard.data.settings import CorpusSettings, DataSettings
-from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from regard.errors import ConfigError, DataError
+from regard.data.corpus import encode_pairs, make_tokenizers, read_training
+from regard.data.pairs import Pair
+from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.tasks.settings import TranslationSettings
 
 SOURCE, TARGET = "source", "target"
 """The tokenizers' folders within a run's `tokenizers/`."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,12 @@ class Corpus:
         self.target.save(folder / TARGET)
 
 
-def read_corpus(settings: TranslationSettings, saved: Path | None, say: Say) -> Corpus:
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers that `Corpus.save` wrote."""
+    return load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
+
+
+def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Callable[[str], None]) -> Corpus:
     """Read the pairs, learn or load the tokenizers, and make batches.
 
     Args:
@@ -53,103 +53,26 @@ def read_corpus(settings: TranslationSettings, saved: Path | None, say: Say) -> 
     Raises:
         DataError: a file cannot be read, or nothing is left to train on or to hold out.
     """
-    data = settings.data
-    training, validation = read_split(data)
-    if saved is not None:
-        source, target = load_tokenizer(saved / SOURCE), load_tokenizer(saved / TARGET)
-    else:
-        source, target = _tokenizers(data, training)
-    return Corpus(
-        source=source,
-        target=target,
-        batches=_batches(training, source, target, settings, "training", say),
-        validation=validation,
-        held_out=_batches(validation, source, target, settings, "validation", say),
-    )
+    training, validation = held_apart(settings)
+    source, target = make_tokenizers(settings.data, training) if saved is None else load_tokenizers(saved)
+
+    def batches(name: str, pairs: Sequence[Pair]) -> TextBatches:
+        data = settings.data
+        kept = encode_pairs(pairs, source, target, max_length=data.max_length, on_long=data.on_long)
+        if kept.empty or kept.dropped or kept.cut:
+            say(f"{name}: {kept.report()}")
+        return TextBatches(kept.sources, kept.targets, data.tokens, settings.seed, data.bucket)
+
+    return Corpus(source, target, batches("training", training), validation, batches("validation", validation))
 
 
-def read_split(data: DataSettings) -> tuple[list[Pair], list[Pair]]:
-    """Training pairs and held-out pairs; where no files are given for these, some training pairs, evenly spread.
-
-    Raises:
-        ConfigError: no pairs are named.
-        DataError: a file cannot be read, or holds too few pairs.
-    """
-    pairs = read(data)
-    if data.validation is not None:
-        return pairs, read(data.validation)
-    kept = data.held_out or max(1, min(1000, len(pairs) // 20))
-    if kept >= len(pairs):
-        raise DataError(
-            f"there are {len(pairs)} pairs, and {kept} of them are to be held out: none would be left to train on. "
-            "Give more pairs, a smaller data.held_out, or files of their own as data.validation"
-        )
-    chosen = {at * len(pairs) // kept for at in range(kept)}
-    return (
-        [pair for at, pair in enumerate(pairs) if at not in chosen],
-        [pair for at, pair in enumerate(pairs) if at in chosen],
-    )
+def held_apart(settings: TranslationSettings) -> tuple[list[Pair], list[Pair]]:
+    """The pairs that a run trains on, and those that it holds out."""
+    return read_training(settings.data, settings.seed)
 
 
-def read(corpus: CorpusSettings) -> list[Pair]:
-    """All pairs that the settings name."""
-    if corpus.source is not None and corpus.target is not None:
-        return read_pairs(corpus.source, corpus.target)
-    if corpus.tsv is not None:
-        return read_tsv(corpus.tsv)
-    if corpus.jsonl is not None:
-        return read_jsonl(corpus.jsonl)
-    if corpus.phrases is not None:
-        chosen = corpus.phrases
-        return phrases(chosen.count, chosen.seed, chosen.source, chosen.target)
-    raise ConfigError("no pairs are named; give data.source and data.target, data.tsv, data.jsonl or data.phrases")
-
-
-def _tokenizers(data: DataSettings, training: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    if data.sentencepiece_model is not None:
-        source = SentencePieceTokenizer.from_file(data.sentencepiece_model, lower=data.lower)
-        other = data.sentencepiece_target_model
-        return source, source if other is None else SentencePieceTokenizer.from_file(other, lower=data.lower)
-    sides = [[pair.source for pair in training], [pair.target for pair in training]]
-    if data.shared_vocabulary:
-        both = train_tokenizer(data.tokenizer, [*sides[0], *sides[1]], data.vocabulary_size, lower=data.lower)
-        return both, both
-    source, target = (train_tokenizer(data.tokenizer, side, data.vocabulary_size, lower=data.lower) for side in sides)
-    return source, target
-
-
-def _batches(
-    pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, settings: TranslationSettings, name: str, say: Say
-) -> TextBatches:
-    """Pairs as batches. A pair with an empty side is left out; a long one is treated as `on_long` says, on both sides."""
-    data = settings.data
-    sources: list[list[int]] = []
-    targets: list[list[int]] = []
-    empty: list[Pair] = []
-    long: list[Pair] = []
-    most = data.max_length - 1  # the end mark counts
-    for pair in pairs:
-        one, other = source.encode(pair.source).ids, target.encode(pair.target).ids
-        if not one or not other:
-            empty.append(pair)
-            continue
-        if len(one) > most or len(other) > most:
-            if data.on_long == "error":
-                lengths = f"{len(one)} source and {len(other)} target pieces"
-                raise DataError(
-                    f"{pair.place}: {lengths}, but a line may have {most} and its end mark (data.max_length). Shorten "
-                    "the line, or choose data.on_long=drop or cut"
-                )
-            long.append(pair)
-            if data.on_long == "drop":
-                continue
-        sources.append(one[:most])
-        targets.append(other[:most])
-    done = {"drop": "left out", "cut": "cut", "error": ""}[data.on_long]
-    for faulty, what in ((empty, "with an empty side left out"), (long, f"longer than {most} pieces {done}")):
-        if faulty:
-            count = "1 pair" if len(faulty) == 1 else f"{len(faulty)} pairs"
-            say(f"{name}: {count} {what}; the first is {faulty[0].place}")
-    if not sources:
-        raise DataError(f"{name}: of {len(pairs)} pairs none can be used; give lines with text on both sides")
-    return TextBatches(sources, targets, data.tokens, settings.seed, data.bucket)
+def language_of(texts: Sequence[str]) -> str | None:
+    """`zh` for texts that are mostly Han characters, whose BLEU counts characters; None for all others."""
+    letters = [character for text in texts for character in text if character.isalpha()]
+    han = sum("\u4e00" <= character <= "\u9fff" for character in letters)
+    return "zh" if 2 * han > len(letters) else None

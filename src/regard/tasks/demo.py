@@ -48,7 +48,7 @@ def some_alignments(evaluation: Evaluation, count: int) -> View:
     crossing = [
         one
         for one in evaluation.translations
-        if one.alignment is not None and 5 <= len(one.source_words) <= 10 and _crosses(one.outputs[0].links())
+        if one.alignment is not None and 5 <= len(one.source_words) <= 10 and _crosses(one.links())
     ]
     chosen = (crossing or evaluation.translations)[:count]
     return alignment_view([one.shown().matrix() for one in chosen])

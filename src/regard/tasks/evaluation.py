@@ -1,17 +1,24 @@
 """How good a translator is on pairs of sentences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from regard.data.pairs import Pair
+from regard.data.pairs import Pair, read_pairs
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
-from regard.metrics.alignment import alignment_error_rate, diagonal, links, merge_to_words, uniform
-from regard.metrics.bleu import bleu, chrf
-from regard.metrics.exact import exact_match
+from regard.metrics.alignment import alignment_error_rate
+from regard.metrics.buckets import by_length
+from regard.metrics.links import diagonal, uniform
 from regard.metrics.perplexity import perplexity
+from regard.metrics.pharaoh import read_pharaoh
+from regard.metrics.text import bleu, chrf, exact_match
+from regard.tasks.config import check
+from regard.tasks.corpus import held_apart, language_of
 from regard.tasks.outputs import Translation
+from regard.tasks.runs import config_of
+from regard.tasks.settings import TranslationSettings
 from regard.tasks.translator import Reading, Translator
 
 EDGES = (8, 11, 14, 18)
@@ -67,12 +74,13 @@ def evaluate(
     translations = translator.translate(sources, search, batch)
     texts = [translation.text for translation in translations]
     readings = translator.score(sources, targets, batch)
-    overall, characters = bleu(texts, targets), chrf(texts, targets)
+    language = language_of(targets)
+    overall, characters = bleu(texts, targets, language=language), chrf(texts, targets)
     measures = {
         "bleu": overall.value,
         "chrf": characters.value,
-        "exact": exact_match(texts, targets),
-        "perplexity": perplexity([one.log_probability for one in readings], [one.tokens for one in readings]),
+        "exact": exact_match(texts, targets).value,
+        "perplexity": perplexity(-sum(one.log_probability for one in readings), sum(one.tokens for one in readings)),
     }
     signatures = {"bleu": overall.signature, "chrf": characters.signature}
     baselines: dict[str, float] = {}
@@ -83,29 +91,38 @@ def evaluate(
     if unfinished:
         notes.append(f"{unfinished} translations did not end by themselves and were cut off")
     words = [len(translator.source.words(source)) for source in sources]
-    return Evaluation(len(pairs), measures, signatures, baselines, _lengths(words, texts, targets), notes, translations)
+
+    def part(places: list[int]) -> float:
+        return bleu([texts[at] for at in places], [targets[at] for at in places], language=language).value
+
+    lengths = [
+        {"length": str(bucket), "pairs": bucket.count, "bleu": bucket.value} for bucket in by_length(words, EDGES, part)
+    ]
+    return Evaluation(len(pairs), measures, signatures, baselines, lengths, notes, translations)
 
 
-def test_pairs(source: Path | str, target: Path | str, links: Path | str | None = None) -> list[Pair]:
-    """The pairs of two line-aligned files, with their true links if a file of them is given."""
+def test_pairs(source: Path | str, target: Path | str, links: Path | str | None = None, first: int = 0) -> list[Pair]:
+    """The pairs of two line-aligned files, with their true links if a file of them is given.
+
+    Args:
+        source, target: the files.
+        links: a line of links such as `0-0 1p2` for each pair.
+        first: the number of the first word in it, 0 or 1.
+    """
     pairs = read_pairs(source, target)
     if links is None:
         return pairs
-    lines = read_lines(links)
-    if len(lines) != len(pairs):
+    gold = read_pharaoh(links, first=first)
+    if len(gold) != len(pairs):
         raise DataError(
-            f"{links} has {len(lines)} lines, but there are {len(pairs)} pairs; one line of links a pair is needed"
+            f"{links} has {len(gold)} lines, but there are {len(pairs)} pairs; one line of links a pair is needed"
         )
-    linked = []
-    for number, (pair, line) in enumerate(zip(pairs, lines, strict=True), start=1):
-        sure, possible = read_pharaoh(line, f"{links}, line {number}")
-        linked.append(replace(pair, links=sure, possible=possible))
-    return linked
+    return [replace(pair, links=one.sure, possible=one.possible) for pair, one in zip(pairs, gold, strict=True)]
 
 
 def held_out(run: Path) -> list[Pair]:
     """The pairs that a run held out from its training."""
-    return read_split(check(TranslationSettings, config_of(run)).data)[1]
+    return held_apart(check(TranslationSettings, config_of(run)))[1]
 
 
 def _alignment_error(
@@ -115,11 +132,11 @@ def _alignment_error(
     sure = [pair.links or frozenset() for pair in pairs]
     possible = [pair.possible or pair.links or frozenset() for pair in pairs]
     predicted, along, alike = [], [], []
-    for reading in readings:
-        merged = merge_to_words(reading.alignment, reading.source.words, reading.target.words)
-        predicted.append(links(merged))
-        rows, columns = merged.shape
-        along.append(links(diagonal(columns, rows)))
-        alike.append(links(uniform(columns, rows)))
+    for number, reading in enumerate(readings):
+        shown = translator.shown(reading)
+        sizes = len(shown.source_words), len(shown.target_words)
+        predicted.append(shown.links())
+        along.append(diagonal(*sizes))
+        alike.append(uniform(*sizes, seed=(0, number)))
     error, *baselines = (alignment_error_rate(one, sure, possible) for one in (predicted, along, alike))
     return error, dict(zip(("diagonal", "uniform"), baselines, strict=True))

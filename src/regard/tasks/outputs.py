@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from torch import Tensor
 
 from regard.data.tokenizers import Tokenizer
 from regard.data.vocabulary import END, SPECIALS, UNKNOWN
 from regard.decoding.outputs import Hypothesis
 from regard.decoding.unknown import replace_unknown
-from regard.metrics.alignment import links, merge_to_words
 from regard.tasks.alignment_view import Alignment
 
 
@@ -37,17 +36,7 @@ class Output:
     words: list[str]
     word_of: list[int]
     source_word_of: list[int]
-    alignment: np.ndarray | None
-
-    def links(self) -> list[tuple[int, int]]:
-        """(source word, target word): for each word of the text the source word that it received most from."""
-        if self.alignment is None or not self.word_of or not self.source_word_of:
-            return []
-        return sorted(links(merge_to_words(self.alignment, self.source_word_of, self.word_of)))
-
-    def pharaoh(self) -> str:
-        """The links as `0-0 2-1`."""
-        return " ".join(f"{source}-{target}" for source, target in self.links())
+    alignment: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -86,6 +75,10 @@ class Translation:
             notes=[self.note] if self.note else [],
         )
 
+    def links(self, place: int = 0) -> list[tuple[int, int]]:
+        """Links (source word, target word) of one of the outputs, in order."""
+        return sorted(self.shown(place).links())
+
     @property
     def text(self) -> str:
         return self.outputs[0].text
@@ -103,7 +96,7 @@ class Translation:
         return self.outputs[0].pieces
 
     @property
-    def alignment(self) -> np.ndarray | None:
+    def alignment(self) -> Tensor | None:
         return self.outputs[0].alignment
 
 
@@ -129,7 +122,7 @@ def output_of(
         words=target.words(text),
         word_of=_words_of(ids, spellings, text, target),
         source_word_of=list(source_word_of),
-        alignment=None if hypothesis.alignment is None else hypothesis.alignment.numpy(),
+        alignment=hypothesis.alignment,
     )
 
 

@@ -23,16 +23,16 @@ class RunSettings(BaseModel):
         ge=1,
         description="Threads to compute with; null: all cores. A run repeats bit for bit at the same number.",
     )
-    training: TrainingSettings = Field(default_factory=TrainingSettings, description="How it is trained.")
+    training: TrainingSettings = Field(default=TrainingSettings(), description="How it is trained.")
 
 
 class TranslationSettings(RunSettings):
     """From a sentence to a sentence, with the alignment between them."""
 
     task: Literal["translation"] = Field("translation", description="What the model is for.")
-    data: DataSettings = Field(default_factory=DataSettings, description="The pairs of sentences.")
-    model: RecurrentSettings = Field(default_factory=RecurrentSettings, description="The translator.")
-    search: SearchSettings = Field(default_factory=SearchSettings, description="How it looks for a translation.")
+    data: DataSettings = Field(default=DataSettings(), description="The pairs of sentences.")
+    model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
+    search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
 
 
 _KINDS: dict[str, type[RunSettings]] = {"translation": TranslationSettings}

@@ -48,7 +48,7 @@ class Task:
     data: Callable[[Any, Path | None, Callable[[str], None]], Prepared]
     model: Callable[[Any, Any], nn.Module]
     loss: Callable[[Any], Callable[[nn.Module, Any], Objective]]
-    metrics: Callable[[Any, Any], Callable[[nn.Module], dict[str, float]]]
+    metrics: Callable[[Any, Any], Callable[[Any], dict[str, float]]]
     predict: Callable[[Path], Any]
     view: Callable[..., Any]
     problems: Callable[[dict[str, Any]], list[str]]

@@ -10,10 +10,9 @@ from regard.attention.score import scores
 from regard.data.batching import TextBatch
 from regard.errors import nearest
 from regard.layers.objective import Objective
-from regard.metrics.bleu import bleu
-from regard.metrics.exact import exact_match
+from regard.metrics.text import bleu, exact_match
 from regard.models.recurrent import RecurrentTranslator
-from regard.tasks.corpus import Corpus, read_corpus
+from regard.tasks.corpus import Corpus, language_of, prepare_corpus
 from regard.tasks.settings import TranslationSettings
 from regard.tasks.task import Task
 from regard.tasks.translator import Translator, load_translator
@@ -24,7 +23,7 @@ _SAMPLE = 200
 _ORIGINS = ("source", "target", "tsv", "jsonl", "phrases")
 
 
-def _model(settings: TranslationSettings, corpus: Corpus) -> nn.Module:
+def _model(settings: TranslationSettings, corpus: Corpus) -> RecurrentTranslator:
     return RecurrentTranslator(settings.model, len(corpus.source), len(corpus.target))
 
 
@@ -38,14 +37,15 @@ def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Obj
     return loss
 
 
-def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]]:
+def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[RecurrentTranslator], dict[str, float]]:
     """Loss a token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
     plan = corpus.held_out.plan(0)
     sample = corpus.validation[:: max(1, len(corpus.validation) // _SAMPLE)][:_SAMPLE]
     references = [pair.target for pair in sample]
+    language = language_of(references)
     greedy = settings.search.model_copy(update={"beam": 1, "n_best": 1, "sample": False})
 
-    def metrics(model: nn.Module) -> dict[str, float]:
+    def metrics(model: RecurrentTranslator) -> dict[str, float]:
         device = next(model.parameters()).device
         total, count = 0.0, 0
         for indices in plan:
@@ -56,8 +56,8 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[nn.Modu
         texts = [translation.text for translation in translations]
         return {
             "loss": total / max(1, count),
-            "bleu": bleu(texts, references).value,
-            "exact": exact_match(texts, references),
+            "bleu": bleu(texts, references, language=language).value,
+            "exact": exact_match(texts, references).value,
         }
 
     return metrics
@@ -89,7 +89,7 @@ def _view(translator: Translator, text: str, **options: Any) -> Any:
 TASK = Task(
     name="translation",
     verb="translate",
-    data=read_corpus,
+    data=prepare_corpus,
     model=_model,
     loss=_loss,
     metrics=_metrics,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers import Tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, SPECIALS
 from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
@@ -16,7 +16,7 @@ from regard.errors import DataError
 from regard.models.recurrent import RecurrentTranslator
 from regard.tasks.alignment_view import Alignment, Units, alignment_view
 from regard.tasks.config import check
-from regard.tasks.corpus import SOURCE, TARGET
+from regard.tasks.corpus import load_tokenizers
 from regard.tasks.outputs import Output, Translation, output_of
 from regard.tasks.runs import open_run
 from regard.tasks.settings import TranslationSettings
@@ -248,7 +248,7 @@ def load_translator(folder: str | Path) -> Translator:
     """
     run = open_run(folder)
     settings = check(TranslationSettings, run.read_config())
-    source, target = load_tokenizer(run.tokenizers / SOURCE), load_tokenizer(run.tokenizers / TARGET)
+    source, target = load_tokenizers(run.tokenizers)
     model = RecurrentTranslator(settings.model, len(source), len(target))
     load_weights(model, run.weights)
     return Translator(model, source, target, settings)
