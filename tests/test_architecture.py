@@ -1,0 +1,135 @@
+"""The rooms import each other as docs/architecture.md says: read from the source, lazy imports inside functions too."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "regard"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+FILES = sorted(SOURCE.rglob("*.py"))
+MOST_LINES = 400
+# The package's own two files: one names what users import, the other starts the program.
+OUTSIDE = {"__init__", "__main__"}
+
+
+def tiers() -> list[set[str]]:
+    """The rooms from the top down, as the page's line of arrows has them."""
+    line = re.search(r"`(cli → [^`]*)`", PAGE)
+    assert line, "docs/architecture.md has lost its line `cli → …`"
+    return [set(re.split(r",\s*", tier)) for tier in re.split(r"\s*→\s*", line[1])]
+
+
+def allowed() -> dict[str, set[str]]:
+    """The page's table: each room, and the rooms that it may import."""
+    table: dict[str, set[str]] = {}
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("| `") and len(cells) == 3:
+            for name in re.findall(r"`(\w+)(?:/|\.py)`", cells[0]):
+                table[name] = set(re.findall(r"`(\w+)`", cells[2]))
+    return table
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else path.stem
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Every module of this package that a file names in an import, or gives to `import_module` as a string."""
+    found: set[str] = set()
+    by_name = any(isinstance(node, ast.Name | ast.alias) and _id(node) == "import_module" for node in ast.walk(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports here are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif by_name and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return {name for name in found if name.startswith("regard.")}
+
+
+def _id(node: ast.Name | ast.alias) -> str:
+    return node.id if isinstance(node, ast.Name) else node.name
+
+
+def graph() -> dict[str, dict[str, set[str]]]:
+    """Room → the rooms that it imports → the files that do so."""
+    arrows: dict[str, dict[str, set[str]]] = {}
+    for path in FILES:
+        mine = arrows.setdefault(room(path), {})
+        for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            other = name.split(".")[1]
+            if other != room(path) and (SOURCE / other).is_dir() | (SOURCE / f"{other}.py").is_file():
+                mine.setdefault(other, set()).add(str(path.relative_to(SOURCE)))
+    return arrows
+
+
+def test_every_room_has_its_place_on_the_page():
+    rooms = {room(path) for path in FILES} - OUTSIDE
+    assert rooms == set().union(*tiers())
+    assert rooms == {name for name in allowed() if name != "recipes"}
+
+
+def test_arrows_go_down_and_never_sideways():
+    place = {name: depth for depth, tier in enumerate(tiers()) for name in tier}
+    bottom = len(tiers()) - 1
+    wrong = [
+        f"{one} imports {other}, in {sorted(files)}"
+        for one, arrows in graph().items()
+        if one not in OUTSIDE
+        for other, files in arrows.items()
+        # The three files at the bottom are no rooms: the table says which of them may use another.
+        if place[other] <= place[one] and not place[one] == place[other] == bottom
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_arrow_is_missing_from_the_pages_table():
+    basement = tiers()[-1]
+    wrong = [
+        f"{one} imports {other}, in {sorted(files)}; if that is meant, say so in docs/architecture.md"
+        for one, arrows in graph().items()
+        if one not in OUTSIDE
+        for other, files in arrows.items()
+        if other not in allowed()[one] and (one in basement or other not in basement)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_graph_sees_lazy_and_named_imports():
+    code = (
+        "from regard.errors import ConfigError\n"
+        "def later():\n    from regard.views import page\n    import regard.tasks.load\n"
+        "from importlib import import_module\nimport_module(f'regard.cli.{name}')\n"
+    )
+    assert {name.split(".")[1] for name in imports(ast.parse(code))} == {"errors", "views", "tasks", "cli"}
+    assert graph()["__init__"].keys() >= {"attention", "tasks"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_file_is_short_and_its_annotations_are_values(path):
+    text = path.read_text(encoding="utf-8")
+    lines = text.count("\n")
+    assert lines <= MOST_LINES, f"{lines} lines: a file is one idea; divide it"
+    # Postponed annotations are strings, which the suite's run-time shape checks could not read.
+    assert "from __future__ import annotations" not in text
+
+
+def test_what_the_command_line_reads_first_needs_no_torch():
+    settings = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCE.glob("*/settings.py")]
+    light = ["regard", "regard.cli", "regard.cli.app", "regard.data.phrases", "regard.tasks.config", *sorted(settings)]
+    code = (
+        f"import sys\nfor name in {light!r}:\n"
+        "    __import__(name)\n    assert 'torch' not in sys.modules, name + ' imports torch'\n"
+        "print(len(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) > len(light)
