@@ -1,0 +1,165 @@
+"""A view as one HTML file that loads nothing, runs nothing but its own few lines, and reads well without them.
+
+The page is tables: a screen reader says a cell's row and column by itself, and a browser without scripts shows all. The
+script adds arrow keys and a line that names the cell under the pointer. A Content-Security-Policy allows exactly this
+style and this script, by their hashes.
+"""
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+
+from regard.views.labels import readable, visible, width_of
+from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
+from regard.views.view import Matrix, View
+from regard.views.webfonts import embedded
+
+_STEPS = 50  # shades a ramp
+_MOST_NUMBERS = 24  # wider tables show shades only; their numbers appear at the pointer
+_LONG_LABEL = 24
+_LEVEL_LABELS = 90  # terminal columns of labels that still stand side by side; more of them stand upright
+
+
+def page(view: View) -> str:
+    """The whole file, as text to be saved in UTF-8."""
+    words = view.words
+    title = escape(readable(view.title)) or "regard"
+    scale = Scale.of(view)
+    head = _notes(view) + _legend(view, scale) + _contents(view)
+    body = "\n".join(_section(view, matrix, number, scale) for number, matrix in enumerate(view.matrices, start=1))
+    style = _resource("page.css") + _shade_rules() + embedded(title + head + body + words.hint + words.no_data)
+    script = _resource("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; font-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return f"""<!doctype html>
+<html lang="{words.code}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>
+<h1 dir="auto">{title}</h1>
+{head}</header>
+<main>
+{body or f'<p class="nothing">{escape(words.no_data)}</p>'}
+</main>
+<p id="here" role="status">{escape(words.hint)}</p>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _resource(name: str) -> str:
+    return files("regard.views").joinpath(name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _shade_rules() -> str:
+    """One class a shade: cells carry a class each, which is short and needs no inline style."""
+
+    def rules(above: Ramp, below: Ramp) -> Iterator[str]:
+        for letter, ramp in (("a", above), ("b", below)):
+            for step in range(_STEPS + 1):
+                color = shade(ramp, step / _STEPS)
+                yield f".{letter}{step}{{background:{color};color:{ink(color)}}}"
+        yield f".bar{{background:linear-gradient(to right,{','.join(above)})}}"
+        yield f".bar.signed{{background:linear-gradient(to right,{','.join((*reversed(below), *above))})}}"
+
+    dark = "\n".join(rules(DARK, DARK_BELOW))
+    return "\n".join(rules(LIGHT, LIGHT_BELOW)) + f"\n@media (prefers-color-scheme:dark){{{dark}}}\n"
+
+
+def _notes(view: View) -> str:
+    return "".join(f'<p class="note" dir="auto">{escape(readable(note))}</p>\n' for note in view.all_notes)
+
+
+def _legend(view: View, scale: Scale) -> str:
+    if not any(matrix.values.size for matrix in view.matrices):
+        return ""
+    low, kind = (exact(-scale.high), "bar signed") if scale.signed else ("0", "bar")
+    return (
+        f'<p class="legend">{escape(view.words.scale)} <span>{low}</span>'
+        f'<span class="{kind}"></span><span>{exact(scale.high)}</span></p>\n'
+    )
+
+
+def _contents(view: View) -> str:
+    if len(view.matrices) < 3:
+        return ""
+    items = "".join(
+        f'<li><a href="#m{number}" dir="auto">{escape(_name(view, matrix, number))}</a></li>'
+        for number, matrix in enumerate(view.matrices, start=1)
+    )
+    return (
+        f"<nav><details><summary>{escape(view.words.contents)} ({len(view.matrices)})</summary>"
+        f"<ol>{items}</ol></details></nav>\n"
+    )
+
+
+def _name(view: View, matrix: Matrix, number: int) -> str:
+    return readable(matrix.title) if matrix.title else view.words.matrix.format(number=number)
+
+
+def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
+    name = _name(view, matrix, number)
+    heading = f'<h2 id="h{number}" dir="auto">{escape(name)}</h2>' if matrix.title or len(view.matrices) > 1 else ""
+    label = f'aria-labelledby="h{number}"' if heading else f'aria-label="{escape(name)}"'
+    if matrix.values.size == 0:
+        return f'<section id="m{number}">{heading}<p class="nothing">{escape(view.words.no_data)}</p></section>'
+    return (
+        f'<section id="m{number}">{heading}\n<div class="scroll" role="region" tabindex="0" {label}>\n'
+        f"{_table(view, matrix, scale)}</div></section>"
+    )
+
+
+def _table(view: View, matrix: Matrix, scale: Scale) -> str:
+    rows, columns = [visible(label) for label in matrix.rows], [visible(label) for label in matrix.columns]
+    row_axis, column_axis = (escape(readable(name)) for name in view.axes(matrix))
+    kinds = ["numbers" if len(columns) <= _MOST_NUMBERS else "shades"]
+    if sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
+        kinds.append("upright")
+    heads = "".join(_head("col", label) for label in columns)
+    cells = zip(rows, matrix.values.tolist(), scale.levels(matrix.values).tolist(), strict=True)
+    lines = [f"<tr>{_head('row', label)}{_cells(values, levels)}</tr>" for label, values, levels in cells]
+    return (
+        f'<table class="{" ".join(kinds)}" data-row="{row_axis}" data-column="{column_axis}">\n'
+        f'<thead><tr><td class="corner">{row_axis}&nbsp;↓ {column_axis}&nbsp;→</td>{heads}</tr></thead>\n<tbody>\n'
+        + "\n".join(lines)
+        + "\n</tbody></table>\n"
+    )
+
+
+def _head(scope: str, label: str) -> str:
+    text = escape(label)
+    title = f' title="{text}"' if width_of(label) > _LONG_LABEL else ""  # the style cuts long labels
+    return f'<th scope="{scope}"{title}><bdi>{text}</bdi></th>'
+
+
+def _cells(values: list[float], levels: list[float]) -> str:
+    shades = (f"{'ab'[level < 0]}{round(abs(level) * _STEPS)}" for level in levels)
+    return "".join(
+        f"<td class={'none' if math.isnan(value) else strength}>{_number(value)}"
+        for value, strength in zip(values, shades, strict=True)
+    )
+
+
+def _number(value: float) -> str:
+    """Three decimals for weights (one digit of tiny ones), four digits for anything from 1 on."""
+    if value and abs(value) < 1:
+        short = f"{value:.3f}".replace("-", "−")
+        return short if abs(value) >= 0.0005 else f"{value:.1g}".replace("-", "−")
+    return exact(value)

@@ -1,0 +1,133 @@
+"""A view as data files, every number and label exactly as it was: JSON (everything) and CSV (numbers and labels).
+
+JSON has no NaN or infinity; they are written as the strings "NaN", "Infinity", "-Infinity".
+
+CSV is a block a matrix: a line of column labels, then a line a row, labels in quotes, in UTF-8 with a byte-order mark
+(so that spreadsheets read Chinese). Several matrices are separated by an empty line. A spreadsheet takes a cell that
+begins with = + - @ for a formula; such a label gets an apostrophe in front, and so does a label that begins with an
+apostrophe, so that reading takes off exactly one.
+"""
+
+import csv
+import io
+import json
+import math
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError
+from regard.views.view import Matrix, View
+
+FORMAT = "regard view 1"
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def to_json(view: View) -> str:
+    """The whole view as JSON; `from_json` gives it back."""
+    content = {
+        "format": FORMAT,
+        "kind": view.kind,
+        "title": view.title,
+        "language": view.language,
+        "notes": list(view.all_notes),
+        "matrices": [_matrix_content(view, matrix) for matrix in view.matrices],
+    }
+    return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def from_json(text: str) -> View:
+    """Read a view that `to_json` wrote.
+
+    Raises:
+        DataError: the text is no such file.
+    """
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"this is no JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DataError(f"this is no view that regard wrote: its JSON has no field \"format\" that says '{FORMAT}'")
+    try:
+        matrices = [
+            Matrix(
+                [[_number(value) for value in row] for row in entry["values"]],
+                entry["rows"],
+                entry["columns"],
+                title=entry["title"],
+                row_axis=entry["row_axis"],
+                column_axis=entry["column_axis"],
+            )
+            for entry in content["matrices"]
+        ]
+        return View(content["kind"], content["title"], matrices, content["notes"], content["language"])
+    except (KeyError, TypeError) as error:
+        raise DataError(f"this view is damaged: {error!r}") from error
+
+
+def to_csv(view: View) -> str:
+    """Numbers and labels of all matrices; the corner of each block says what rows and columns are."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    for number, matrix in enumerate(view.matrices):
+        if number:
+            lines.write("\n")
+        row_axis, column_axis = view.axes(matrix)
+        writer.writerow([_guarded(f"{row_axis} \\ {column_axis}"), *map(_guarded, matrix.columns)])
+        for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True):
+            writer.writerow([_guarded(label), *values])
+    return "\ufeff" + lines.getvalue()
+
+
+def from_csv(text: str) -> list[Matrix]:
+    """Read the matrices (numbers and labels) that `to_csv` wrote; line breaks must be as they are in the file."""
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
+    blocks = [list(block) for full, block in groupby(reader, key=bool) if full]
+    try:
+        return [
+            Matrix(
+                [[float(value) for value in line[1:]] for line in lines],
+                [_unguarded(line[0]) for line in lines],
+                [_unguarded(label) for label in head[1:]],
+            )
+            for head, *lines in blocks
+        ]
+    except ValueError as error:
+        raise DataError(f"this CSV holds something else than labels and numbers: {error}") from error
+
+
+def read_view(path: str | Path) -> View:
+    """Read a view from a .json file."""
+    return from_json(Path(path).read_text("utf-8"))
+
+
+def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
+    row_axis, column_axis = view.axes(matrix)
+    return {
+        "title": matrix.title,
+        "row_axis": row_axis,
+        "column_axis": column_axis,
+        "rows": list(matrix.rows),
+        "columns": list(matrix.columns),
+        "values": [[_json_number(value) for value in row] for row in matrix.values.tolist()],
+    }
+
+
+def _json_number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _number(value: Any) -> float:
+    return _NOT_FINITE[value] if isinstance(value, str) else float(value)
+
+
+def _guarded(label: str) -> str:
+    return "'" + label if label.startswith(_FORMULA_STARTS) else label
+
+
+def _unguarded(label: str) -> str:
+    return label.removeprefix("'")

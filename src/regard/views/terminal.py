@@ -1,0 +1,138 @@
+"""A view as text: a heat map with a number in each cell, in colour or in shades ░▒▓█."""
+
+from collections.abc import Callable, Iterator
+
+from rich.color import Color, ColorSystem
+from rich.console import Console
+from rich.style import Style
+from wcwidth import wrap
+
+from regard.views.labels import anchored, readable, shorten, visible, width_of
+from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, ink, shade
+from regard.views.view import Matrix, View
+
+Paint = Callable[[str, float], str]
+
+_SHADES = " ░▒▓█"
+_FAINT = 0.03  # levels below this keep the terminal's own background
+_READABLE_LABEL = 7  # columns are split into panels rather than cut shorter than this
+_LONGEST_LABEL = 20  # columns that one label may take, even where there is room
+
+
+def terminal(view: View, width: int | None = None, color: bool | None = None) -> str:
+    """Lay a view out as lines of text.
+
+    Labels that do not fit are cut with …; columns that do not fit go on in a further panel below.
+
+    Args:
+        view: what to show.
+        width: columns of the terminal, at least 20; None asks the terminal.
+        color: ANSI colours or shade characters; None asks the terminal (NO_COLOR, a pipe or 16 colours mean shades).
+
+    Returns:
+        The text, without a final line break; no line is wider than `width`.
+    """
+    console = Console()
+    room = max(20, console.width if width is None else width)
+    system = _color_system(console, color)
+    scale = Scale.of(view)
+    paint = _shades if system is None else _colors(system)
+    blocks: list[list[str]] = []
+    if view.title:
+        title = wrap(readable(view.title), room)
+        blocks.append([_styled(line, Style(bold=True), system) for line in title])
+    for matrix in view.matrices:
+        blocks.append(list(_matrix_lines(view, matrix, scale, room, paint, system)))
+    if not view.matrices:
+        blocks.append([view.words.no_data])
+    notes = [line for note in view.all_notes for line in wrap(readable(note), room)]
+    blocks.append([_styled(line, Style(dim=True, italic=True), system) for line in notes])
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _color_system(console: Console, color: bool | None) -> ColorSystem | None:
+    names = {"256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}
+    detected = names.get(console.color_system or "")
+    if color is None:
+        return detected
+    return (detected or ColorSystem.EIGHT_BIT) if color else None
+
+
+def _matrix_lines(
+    view: View, matrix: Matrix, scale: Scale, room: int, paint: Paint, system: ColorSystem | None
+) -> Iterator[str]:
+    if matrix.title:
+        yield from (_styled(line, Style(underline=True), system) for line in wrap(readable(matrix.title), room))
+    if matrix.values.size == 0:
+        yield view.words.no_data
+        return
+    row_axis, column_axis = view.axes(matrix)
+    yield from wrap(readable(f"{row_axis} ↓  {column_axis} →"), room)
+    rows = [visible(label) for label in matrix.rows]
+    side = min(max(map(width_of, rows)), max(6, room // 3))
+    columns = [visible(label) for label in matrix.columns]
+    numbers = [[brief(value) for value in row] for row in matrix.values.tolist()]
+    levels = scale.levels(matrix.values).tolist()
+    widths = _column_widths(columns, numbers, room - side - 1)
+    for number, (first, last) in enumerate(_panels(widths, room - side - 1)):
+        if number:
+            yield ""
+        heads = (_centered(shorten(columns[at], widths[at] - 1), widths[at]) for at in range(first, last))
+        yield " " * (side + 1) + "".join(heads).rstrip()
+        for at_row, label in enumerate(rows):
+            short = shorten(label, side)
+            head = " " * (side - width_of(short)) + anchored(short) + " "
+            body = (paint(numbers[at_row][at].rjust(widths[at]), levels[at_row][at]) for at in range(first, last))
+            yield head + "".join(body)
+
+
+def _column_widths(columns: list[str], numbers: list[list[str]], room: int) -> list[int]:
+    """A width for each column: its label's if all columns fit, else the largest common limit with which they fit."""
+    least = 1 + max(len(number) for row in numbers for number in row)
+    natural = [max(least, width_of(label) + 1) for label in columns]
+    limit = min(max(natural), _LONGEST_LABEL + 1)
+    while sum(min(width, limit) for width in natural) > room and limit > least:
+        limit -= 1
+    if sum(min(width, limit) for width in natural) > room or limit <= _READABLE_LABEL:
+        limit = max(limit, _READABLE_LABEL + 1)
+    return [max(least, min(width, limit, room)) for width in natural]
+
+
+def _panels(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
+    """Ranges of columns that fit into the room side by side."""
+    first, used = 0, 0
+    for at, width in enumerate(widths):
+        if used + width > room and at > first:
+            yield first, at
+            first, used = at, 0
+        used += width
+    yield first, len(widths)
+
+
+def _centered(label: str, width: int) -> str:
+    """The label in the middle of its column, a little to the right, so that it stands over the number."""
+    blank = width - width_of(label)
+    left = (blank + 1) // 2
+    return " " * left + anchored(label) + " " * (blank - left)
+
+
+def _shades(cell: str, level: float) -> str:
+    number = cell.lstrip()
+    glyph = _SHADES[min(len(_SHADES) - 1, round(abs(level) * (len(_SHADES) - 1) + 0.25))] if level else " "
+    blank = len(cell) - len(number)
+    return " " * min(blank - 1, 1) + glyph * (blank - min(blank - 1, 1)) + number
+
+
+def _colors(system: ColorSystem) -> Paint:
+    def paint(cell: str, level: float) -> str:
+        if abs(level) < _FAINT:
+            return Style(dim=True).render(cell, color_system=system)
+        background = shade(EITHER if level > 0 else EITHER_BELOW, abs(level))
+        style = Style(color=Color.parse(ink(background)), bgcolor=Color.parse(background), bold=abs(level) > 0.5)
+        return style.render(cell, color_system=system)
+
+    return paint
+
+
+def _styled(text: str, style: Style, system: ColorSystem | None) -> str:
+    return style.render(text, color_system=system) if system is not None else text

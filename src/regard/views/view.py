@@ -1,0 +1,149 @@
+"""What people look at, as data: matrices of numbers with a label for each row and each column.
+
+A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
+new entries of `KINDS`, never new renderers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.errors import ConfigError, DataError, ShapeError, nearest
+from regard.views.words import WORDS, Words
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of view.
+
+    Args:
+        of_weights: whether its numbers are attention weights; then every rendering says that a weight is not an effect.
+        row_axis: what a row is, by language, where a matrix doesn't say it.
+        column_axis: what a column is, likewise.
+    """
+
+    of_weights: bool
+    row_axis: dict[str, str]
+    column_axis: dict[str, str]
+
+
+KINDS: dict[str, Kind] = {
+    "alignment": Kind(True, {"en": "target", "zh": "目标"}, {"en": "source", "zh": "来源"}),
+    "attention": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Numbers with a label for each row and column; for an alignment, rows are target words and columns source words.
+
+    Args:
+        values: (rows, columns); an array, nested lists, or a tensor (taken off its device and graph). Kept as float64.
+        rows: one label a row. Labels may repeat: each keeps its own row.
+        columns: one label a column.
+        title: what this matrix is, e.g. the sentence or the head.
+        row_axis: what a row is; empty for the default of the view's kind.
+        column_axis: what a column is, likewise.
+
+    Raises:
+        ShapeError: the values are no matrix, or a number of labels differs from the matrix's size.
+        DataError: a label is no text.
+    """
+
+    values: np.ndarray | Any  # an array once made; anything that `_array` takes when given
+    rows: Sequence[str]
+    columns: Sequence[str]
+    title: str = ""
+    row_axis: str = ""
+    column_axis: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(self.rows))
+        object.__setattr__(self, "columns", tuple(self.columns))
+        values = _array(self.values)
+        if values.size == 0 and values.ndim == 1 and not (self.rows and self.columns):
+            values = values.reshape(len(self.rows), len(self.columns))
+        if values.ndim != 2:
+            raise ShapeError(
+                f"a matrix to look at has 2 axes (rows, columns), but values of shape {values.shape} were given; "
+                "choose one item and one head first"
+            )
+        for name, labels, size in (("row", self.rows, values.shape[0]), ("column", self.columns, values.shape[1])):
+            if len(labels) != size:
+                raise ShapeError(
+                    f"{len(labels)} {name} labels for {size} {name}s: the matrix is {values.shape[0]} × "
+                    f"{values.shape[1]} and needs exactly one label a {name}"
+                )
+        for text in (*self.rows, *self.columns, self.title, self.row_axis, self.column_axis):
+            _check_text(text)
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Matrices to look at together, on one scale of colour.
+
+    Args:
+        kind: a name of `KINDS`.
+        title: the heading.
+        matrices: what to show, e.g. one a sentence or one a head.
+        notes: sentences shown with it. For weights the renderers add the standing note themselves (`all_notes`).
+        language: "en" or "zh", for the words around the numbers.
+    """
+
+    kind: str
+    title: str
+    matrices: Sequence[Matrix]
+    notes: Sequence[str] = ()
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"no kind of view is named {self.kind!r}.{nearest(self.kind, KINDS)}")
+        if self.language not in WORDS:
+            raise ConfigError(f"no language of views is named {self.language!r}.{nearest(self.language, WORDS)}")
+        object.__setattr__(self, "matrices", tuple(self.matrices))
+        object.__setattr__(self, "notes", (self.notes,) if isinstance(self.notes, str) else tuple(self.notes))
+        for text in (self.title, *self.notes):
+            _check_text(text)
+
+    @property
+    def words(self) -> Words:
+        """The words around the numbers, in the view's language."""
+        return WORDS[self.language]
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """What every rendering says below the numbers: for weights, first that a weight is not an effect."""
+        standing = (self.words.not_an_effect,) if KINDS[self.kind].of_weights else ()
+        return standing + tuple(note for note in self.notes if note not in standing)
+
+    def axes(self, matrix: Matrix) -> tuple[str, str]:
+        """What a row and a column of this matrix are called."""
+        kind = KINDS[self.kind]
+        return matrix.row_axis or kind.row_axis[self.language], matrix.column_axis or kind.column_axis[self.language]
+
+
+def _array(values: Any) -> np.ndarray:
+    """A fresh float64 array; tensors by what they can do, so that this room needs no torch."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double().numpy()
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"the values of a matrix must be real numbers in rows of equal length: {error}") from error
+
+
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise DataError(f"labels, titles and notes are text, but {text!r} of type {type(text).__name__} was given")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the text {text!r} holds half a character at place {error.start} and cannot be shown or saved; "
+            "decode the bytes with errors='replace' first"
+        ) from error
