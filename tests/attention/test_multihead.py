@@ -495,9 +495,13 @@ def test_inputs_are_left_alone_B36():
 # --- compile and export, without the suite's run-time checks --------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["export", "compile"])
-def test_runs_exported_and_compiled_at_any_size_B38(what):
+ALL = ["none", "rotary", "alibi", "t5", "shaw"]
+SLOW = [pytest.param(what, ALL, marks=pytest.mark.slow, id=f"{what}-all") for what in ("export", "compile")]
+
+
+@pytest.mark.parametrize(("what", "kinds"), [("export", ["rotary"]), ("compile", ["t5"]), *SLOW])
+def test_runs_exported_and_compiled_at_any_size_B38(what, kinds):
     script = Path(__file__).parent / "multihead_compiled.py"
-    done = subprocess.run([sys.executable, script, what], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, script, what, *kinds], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout == f"{what} done\n"

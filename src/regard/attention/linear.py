@@ -65,7 +65,7 @@ def linear_attention(
     *,
     feature_map: str | FeatureMap = "elu",
     causal: bool = False,
-    keep: Shaped[Tensor, "batch keys"] | None = None,
+    keep: Shaped[Tensor, "_ _"] | None = None,
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
     """The context, in work and memory that grow with the length (Katharopoulos 2020, equations 5–12).
 
@@ -75,7 +75,7 @@ def linear_attention(
         value: `(batch, [key_heads,] keys, value_dim)`.
         feature_map: φ; see `Linear`.
         causal: the last query stands at the last key and sees what is before it, as `masks.causal()`.
-        keep: bool, True at real keys; the others contribute nothing, whatever they hold.
+        keep: `(batch, keys)`, bool, True at real keys; the others contribute nothing, whatever they hold.
 
     Returns:
         In the type of the values. A query that may see nothing reads 0.
@@ -103,7 +103,7 @@ def linear_step(
     state: LinearState | None = None,
     *,
     feature_map: str | FeatureMap = "elu",
-    keep: Shaped[Tensor, "batch positions"] | None = None,
+    keep: Shaped[Tensor, "_ _"] | None = None,
 ) -> tuple[Float[Tensor, "batch *heads positions value_dim"], LinearState]:
     """The next positions of causal linear attention, and the state after them (equations 16–20).
 
@@ -113,7 +113,7 @@ def linear_step(
         value: at the same positions.
         state: what the call before returned; None at the start. It is not changed.
         feature_map: φ; see `Linear`.
-        keep: bool, True at real positions; the others add nothing to the state.
+        keep: `(batch, positions)`, bool, True at real positions; the others add nothing to the state.
 
     Returns:
         The context in the type of the values, and the new state.

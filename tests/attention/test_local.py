@@ -1,0 +1,190 @@
+import pytest
+import torch
+
+from regard.attention.local import LocalAttention, Monotonic, Predictive
+from regard.attention.score import score
+from regard.errors import ConfigError
+
+QUERY, KEY = 5, 7
+
+
+def written_out(attention, query, key, value, lengths, centers):
+    """Luong 2015, equations 7, 9 and 10, one query and one key at a time."""
+    radius, rows = attention.focus.radius, []
+    for b in range(query.shape[0]):
+        row = []
+        for i in range(query.shape[1]):
+            center = centers[b, i]
+            window = [s for s in range(int(lengths[b])) if abs(s - center.item()) <= radius]
+            context = value.new_zeros(value.shape[-1])
+            if window:
+                prepared = attention.score.prepare(key[b : b + 1])
+                scores = attention.score(query[b : b + 1, i : i + 1], prepared)[0, 0]
+                shares = torch.softmax(torch.stack([scores[s] for s in window]), 0)
+                for share, s in zip(shares, window, strict=True):
+                    if isinstance(attention.focus, Predictive):
+                        share = share * torch.exp(-((s - center) ** 2) / (2 * (radius / 2) ** 2))
+                    context = context + share * value[b, s]
+            row.append(context)
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def inputs():
+    torch.manual_seed(0)
+    lengths = torch.tensor([11, 6, 1])
+    query, key, value = torch.randn(3, 13, QUERY), torch.randn(3, 11, KEY), torch.randn(3, 11, 2)
+    return [x.double().requires_grad_() for x in (query, key, value)], lengths
+
+
+def predictive_at(center, length, radius):
+    """A local-p whose query, of width 1, asks for a position by v: sigmoid(v tanh(w h)) = center / length."""
+    attention = LocalAttention("dot", radius=radius, kind="predictive", query_dim=1).double()
+    wanted = torch.logit(torch.tensor(center / length).double())
+    with torch.no_grad():
+        attention.focus.hidden.weight.fill_(1.0)
+        attention.focus.vector.weight.fill_(wanted / torch.tanh(torch.tensor(1.0).double()))
+    return attention
+
+
+def test_the_numbers_of_local_p_W17():
+    attention = predictive_at(4.3, 10, 2)
+    query, key = torch.ones(1, 1, 1).double(), torch.zeros(1, 13, 1).double()  # uniform scores; S is 10 of 13 slots
+    attended = attention(query, key, torch.eye(13).double()[None], lengths=torch.tensor([10]))
+    focus = attention.focus(query, torch.tensor([10]))
+    torch.testing.assert_close(focus.center, torch.tensor([[4.3]]).double())
+    expected = torch.zeros(13).double()
+    expected[3:7] = torch.tensor([0.1074, 0.2390, 0.1957, 0.0589]).double()
+    torch.testing.assert_close(attended.weights[0, 0], expected, atol=5e-5, rtol=0)
+    assert attended.weights[0, 0, [0, 1, 2, 7, 8, 9, 10, 11, 12]].abs().sum() == 0
+    torch.testing.assert_close(attended.context[0, 0], attended.weights[0, 0])
+    # Before the Gaussian: the window only, 0.25 each.
+    torch.testing.assert_close(attended.log_weights[0, 0, 3:7].exp(), torch.full((4,), 0.25).double())
+
+
+def test_p_learns_through_the_gaussian_W17():
+    """d/dp of Σ w v at fixed window: Σ 0.25 · exp(−(s − p)²/2σ²) · (s − p)/σ² · v[s], with σ = 1."""
+    attention = predictive_at(4.3, 10, 2)
+    value = torch.arange(10.0).double().reshape(1, 10, 1)
+    key = torch.zeros(1, 10, 1).double()
+    attention(torch.ones(1, 1, 1).double(), key, value, lengths=torch.tensor([10])).context.sum().backward()
+    by_center = sum(0.25 * torch.exp(torch.tensor(-((s - 4.3) ** 2) / 2)) * (s - 4.3) * s for s in range(3, 7))
+    by_vector = (
+        by_center * 10 * 0.43 * 0.57 * torch.tanh(torch.tensor(1.0))
+    )  # dp/dv = S · share · (1 − share) · tanh(w h)
+    torch.testing.assert_close(attention.focus.vector.weight.grad[0, 0].float(), by_vector.float())
+    assert attention.focus.hidden.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+@pytest.mark.parametrize("radius", [1, 2.5])
+@pytest.mark.parametrize("named", [True, False])
+def test_equals_the_equations_written_out_with_gradients(kind, radius, named):
+    (query, key, value), lengths = inputs()
+    sizes = {"query_dim": QUERY, "key_dim": KEY}
+    one = score("general", **sizes) if named else score("additive", hidden_dim=3, **sizes)
+    attention = LocalAttention(one, radius=radius, kind=kind, query_dim=QUERY).double()
+    attended = attention(query, key, value, lengths=lengths)
+    if kind == "monotonic":
+        centers = torch.arange(13).double().expand(3, 13)
+    else:
+        hidden, vector = attention.focus.hidden.weight, attention.focus.vector.weight[0]
+        centers = lengths[:, None] * torch.sigmoid(torch.tanh(query @ hidden.T) @ vector)
+    expected = written_out(attention, query, key, value, lengths, centers)
+    torch.testing.assert_close(attended.context, expected)
+    leaves, noise = [query, key, value, *attention.parameters()], torch.randn_like(expected)
+    found = torch.autograd.grad((attended.context * noise).sum(), leaves)
+    for a, b in zip(found, torch.autograd.grad((expected * noise).sum(), leaves), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_local_m_stands_where_the_query_stands():
+    attention = LocalAttention("dot", radius=1)
+    key = torch.zeros(2, 6, 3)
+    attended = attention(torch.zeros(2, 5, 3), key, key, lengths=torch.tensor([6, 3]))
+    third = 1 / 3
+    first = [[0.5, 0.5, 0, 0, 0, 0], [third] * 3 + [0] * 3, [0] + [third] * 3 + [0] * 2]
+    torch.testing.assert_close(attended.weights[0, :3], torch.tensor(first))
+    # The second item ends after three keys: a window that reaches beyond is cut, one that lies beyond reads 0.
+    beyond = [[0, 0.5, 0.5, 0, 0, 0], [0, 0, 1.0, 0, 0, 0], [0.0] * 6]
+    torch.testing.assert_close(attended.weights[1, 2:], torch.tensor(beyond))
+
+
+def test_a_step_is_a_row_of_the_whole():
+    (query, key, value), lengths = inputs()
+    for kind in ("monotonic", "predictive"):
+        attention = LocalAttention(score("general", query_dim=QUERY, key_dim=KEY), 2, kind, query_dim=QUERY).double()
+        whole, prepared = attention(query, key, value, lengths=lengths), attention.prepare(key)
+        for step in (0, 3, 12):
+            one = attention(query[:, step : step + 1], prepared, value, lengths=lengths, positions=step)
+            torch.testing.assert_close(one.context, whole.context[:, step : step + 1])
+            at = torch.full((3, 1), step)
+            again = attention(query[:, step : step + 1], prepared, value, lengths=lengths, positions=at)
+            assert torch.equal(one.context, again.context)
+
+
+def test_an_item_alone_equals_the_item_in_a_batch_B22():
+    (query, key, value), lengths = inputs()
+    attention = LocalAttention(score("general", query_dim=QUERY, key_dim=KEY), 2, "predictive", QUERY).double()
+    together = attention(query, key, value, lengths=lengths)
+    for item, length in enumerate(lengths.tolist()):
+        of = slice(item, item + 1)
+        alone = attention(query[of], key[of, :length], value[of, :length], lengths=lengths[of])
+        torch.testing.assert_close(together.context[of], alone.context)
+        assert together.weights[item, :, length:].abs().sum() == 0
+
+
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+@pytest.mark.parametrize("content", [torch.nan, torch.inf, 1e30])
+def test_padding_content_touches_nothing_B03(kind, content):
+    (query, key, value), lengths = inputs()
+    attention = LocalAttention(score("general", query_dim=QUERY, key_dim=KEY), 2, kind, query_dim=QUERY).double()
+    real = (torch.arange(11) < lengths[:, None])[..., None]
+    asked = (torch.arange(13) < lengths[:, None])[..., None]
+
+    def run(filled):
+        given = [torch.where(asked, query, filled), torch.where(real, key, filled), torch.where(real, value, filled)]
+        context = attention(*given, lengths=lengths).context[asked[..., 0]]
+        leaves = [query, key, value, *attention.parameters()]
+        return [context, *torch.autograd.grad(context.pow(2).sum(), leaves)]
+
+    for a, b in zip(run(content), run(0.5), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_sizes_of_one_and_zero_B15_B42():
+    for kind in ("monotonic", "predictive"):
+        attention = LocalAttention("dot", 1, kind, query_dim=3)
+        for batch, queries, keys in ((1, 1, 1), (2, 0, 3), (0, 2, 3), (2, 2, 0)):
+            key, lengths = torch.randn(batch, keys, 3), torch.full((batch,), keys)
+            attended = attention(torch.randn(batch, queries, 3), key, key, lengths=lengths)
+            assert attended.context.shape == (batch, queries, 3)
+            assert attended.weights.shape == (batch, queries, keys)
+            assert torch.isfinite(attended.context).all()
+
+
+def test_the_half_precision_center_is_not_rounded():
+    """At position 1,000 bfloat16 steps by 4; the window must not."""
+    attention = LocalAttention("dot", radius=2)
+    key = torch.zeros(1, 1200, 2, dtype=torch.bfloat16)
+    weights = attention(key[:, :1], key, lengths=torch.tensor([1200]), positions=1001).weights
+    assert weights.dtype == torch.bfloat16
+    assert weights[0, 0].nonzero().flatten().tolist() == [999, 1000, 1001, 1002, 1003]
+
+
+def test_pointer_dropout_and_errors():
+    key = torch.randn(2, 5, 3)
+    attention = LocalAttention("dot", 1, dropout=0.5)
+    assert attention(key, key, lengths=torch.tensor([5, 4])).context is None
+    torch.testing.assert_close(attention(key, key, key, lengths=torch.tensor([5, 5])).weights.sum(-1), torch.ones(2, 5))
+    attention.eval()
+    first = attention(key, key, key, lengths=torch.tensor([5, 4])).context
+    assert torch.equal(first, attention(key, key, key, lengths=torch.tensor([5, 4])).context)
+    with pytest.raises(ConfigError, match="local-m"):
+        LocalAttention("dot", 1, kind="local")
+    with pytest.raises(ConfigError, match="query_dim"):
+        LocalAttention("dot", 1, kind="predictive")
+    with pytest.raises(ConfigError, match="above 0"):
+        Predictive(0, 3)
+    with pytest.raises(ConfigError, match="radius"):
+        Monotonic(-1)
