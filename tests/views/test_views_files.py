@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +37,7 @@ def _matrices(draw: st.DrawFn) -> Matrix:
     return Matrix(values, rows, columns, title=draw(label))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(_matrices(), max_size=3))
 def test_json_and_csv_give_back_numbers_and_labels_exactly(matrices: list[Matrix]) -> None:
     view = View("alignment", "t\nitle", matrices, ["a note"], language="zh")
@@ -109,3 +111,19 @@ def test_another_ending_is_an_error_with_the_nearest() -> None:
         check_ending("a.htm")
     with pytest.raises(ConfigError, match="'picture'"):
         write(View("alignment", "", []), "picture")
+
+
+def test_a_plain_view_is_written_without_slow_imports(tmp_path: Path) -> None:
+    program = """
+import sys
+from regard.views.terminal import terminal
+from regard.views.view import Matrix, View
+from regard.views.write import write
+view = View("alignment", "t", [Matrix([[1.0]], ["a"], ["b"])])
+terminal(view, 80)
+for ending in ("html", "json", "csv"):
+    write(view, f"{sys.argv[1]}/a.{ending}")
+print(sorted({"torch", "matplotlib", "fontTools"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

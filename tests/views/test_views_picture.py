@@ -14,6 +14,7 @@ from matplotlib.ft2font import LoadFlags
 from PIL import Image
 
 from regard.errors import DataError
+from regard.views import fonts
 from regard.views.fonts import drawable, families
 from regard.views.labels import is_ignorable
 from regard.views.picture import MOST_MATRICES, figure, picture
@@ -166,3 +167,16 @@ def test_many_heads_lie_side_by_side_and_too_many_are_an_error() -> None:
     assert len(corners) == 7 and len({x for x, _ in corners}) > 1 and len({y for _, y in corners}) > 1
     with pytest.raises(DataError, match=f"at most {MOST_MATRICES} matrices.*70"):
         figure(View("attention", "", heads * 10))
+
+
+def test_without_a_font_chinese_is_a_code_point_not_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_PACKAGES", ())
+    monkeypatch.setattr(fonts, "_system", lambda: ())
+    for cached in (fonts._standing, fonts._face):
+        cached.cache_clear()
+    try:
+        assert drawable("今a😀\u0627") == "U+4ECAa😀\u0627"  # matplotlib's own font knows this emoji and Arabic
+        picture(_square(["今天", "मस", "👩\u200d👩\u200d👧"]), tmp_path / "a.png")
+    finally:
+        for cached in (fonts._standing, fonts._face):
+            cached.cache_clear()

@@ -14,7 +14,7 @@ from regard.views.view import Matrix, View
 Paint = Callable[[str, float], str]
 
 _SHADES = " ░▒▓█"
-_FAINT = 0.03  # levels below this keep the terminal's own background
+_FAINT = 0.1  # levels below this keep the terminal's own background
 _READABLE_LABEL = 7  # columns are split into panels rather than cut shorter than this
 _LONGEST_LABEL = 20  # columns that one label may take, even where there is room
 
