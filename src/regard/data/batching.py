@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from jaxtyping import Int64
@@ -40,7 +40,7 @@ class TextBatch:
     def __len__(self) -> int:
         return len(self.index)
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "TextBatch":
         """The same batch on another device."""
         moved = {field.name: getattr(self, field.name).to(device, non_blocking=True) for field in fields(self)}
         return replace(self, **moved)

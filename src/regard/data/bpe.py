@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
@@ -32,10 +32,10 @@ class BpeTokenizer(Tokenizer):
 
     kind = "bpe"
 
-    def __init__(self, pieces: Iterable[str], merges: Iterable[Iterable[str]], lower: bool = False) -> None:
+    def __init__(self, pieces: Iterable[str], merges: Iterable[Sequence[str]], lower: bool = False) -> None:
         super().__init__(lower)
         self._pieces = [*SPECIALS, *pieces]
-        self.merges = [tuple(merge) for merge in merges]
+        self.merges = [(left, right) for left, right in merges]
         # The special entries are in the model's table alone, not in the library's list of tokens to look for in a text.
         table = {piece: number for number, piece in enumerate(self._pieces)}
         if len(table) != len(self._pieces):
@@ -45,7 +45,7 @@ class BpeTokenizer(Tokenizer):
         )
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Self:
+    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "BpeTokenizer":
         reader = cls((), (), lower)
         lines = [_with_space(reader.normalize(text)) for text in texts]
         # The library breaks ties between rare characters by chance where not all fit; so they are chosen here.
@@ -62,7 +62,7 @@ class BpeTokenizer(Tokenizer):
         return cls(sorted(learned["vocab"], key=learned["vocab"].get), learned["merges"], lower)
 
     @classmethod
-    def load(cls, folder: Path, state: dict[str, Any]) -> Self:
+    def load(cls, folder: Path, state: dict[str, Any]) -> "BpeTokenizer":
         return cls(**state)
 
     def state(self) -> dict[str, Any]:

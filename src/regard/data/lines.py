@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
 from regard.errors import DataError
 
@@ -39,7 +39,7 @@ def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
         with open(origin, "rb") as raw:
             if raw.peek(2)[:2] == _GZIP:
                 with gzip.open(raw, "rb") as unpacked:
-                    yield from decode_lines(io.BufferedReader(unpacked), str(origin))
+                    yield from decode_lines(unpacked, str(origin))
             else:
                 yield from decode_lines(raw, str(origin))
     except FileNotFoundError as error:
@@ -52,10 +52,10 @@ def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
         raise DataError(f"{origin}: the gzip file is damaged or cut short ({error}); make or fetch it again") from error
 
 
-def decode_lines(stream: BinaryIO, origin: str) -> Iterator[str]:
+def decode_lines(stream: io.BufferedIOBase, origin: str) -> Iterator[str]:
     """Lines of an open binary stream such as ``sys.stdin.buffer``; `origin` is what errors call it."""
     # A pipe may give fewer bytes than asked, so the mark is looked for in what a buffered reader has peeked.
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[arg-type]
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     start = buffered.peek(4)[:4]
     for mark, encoding in _FOREIGN_MARKS.items():
         if start.startswith(mark):
@@ -71,8 +71,10 @@ def decode_lines(stream: BinaryIO, origin: str) -> Iterator[str]:
                 _check(line, origin, number)
             yield line.removesuffix("\n")
     finally:
-        # The stream is the caller's to close.
+        # The stream is the caller's to close, and a reader that is thrown away closes what it reads.
         text.detach()
+        if buffered is not stream:
+            buffered.detach()
 
 
 def _check(line: str, origin: str, number: int) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
@@ -27,13 +27,13 @@ class _Listed(Tokenizer):
             raise ValueError("a vocabulary names an entry twice")
 
     @classmethod
-    def _count(cls, texts: Iterable[str], size: int, lower: bool, cut: Callable[[str], Iterable[str]]) -> Self:
+    def _count(cls, texts: Iterable[str], size: int, lower: bool, cut: Callable[[str], Iterable[str]]) -> Tokenizer:
         reader = cls((), lower)
         counts = Counter(entry for text in texts for entry in cut(reader.normalize(text)))
         return cls(most_common(counts, size - len(SPECIALS)), lower)
 
     @classmethod
-    def load(cls, folder: Path, state: dict[str, Any]) -> Self:
+    def load(cls, folder: Path, state: dict[str, Any]) -> Tokenizer:
         return cls(**state)
 
     def state(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class WordTokenizer(_Listed):
     kind = "words"
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Self:
+    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
         return cls._count(texts, size, lower, lambda text: [entry for _, entry in _entries(text)])
 
     def _encode(self, text: str) -> Encoded:
@@ -68,7 +68,8 @@ class WordTokenizer(_Listed):
         return super().piece(number) if number < len(SPECIALS) else _plain(self.entries[number - len(SPECIALS)])
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
-        spacing, parts = Spacing(), []
+        spacing = Spacing()
+        parts: list[str] = []
         for place, number in enumerate(ids):
             entry = spelling[place] if number == UNKNOWN else self.entries[number - len(SPECIALS)]
             word = entry if number == UNKNOWN else _plain(entry)
@@ -101,7 +102,7 @@ class CharacterTokenizer(_Listed):
     kind = "characters"
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Self:
+    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
         return cls._count(texts, size, lower, lambda text: [piece for piece, _ in _graphemes.pre_tokenize_str(text)])
 
     def _encode(self, text: str) -> Encoded:

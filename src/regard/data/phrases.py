@@ -6,6 +6,7 @@ has to look back and forth.
 """
 
 import functools
+from collections.abc import Callable
 from datetime import date, time, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from regard.data.chance import Chance
 from regard.data.gold import Tags, chunk_links
 from regard.data.pairs import Pair
 from regard.data.units import units
-from regard.data.wording import LANGUAGES, Span, Wording
+from regard.data.wording import LANGUAGES, Form, Span, Wording
 from regard.errors import ConfigError, nearest
 
 Meaning = tuple[str, tuple[Any, ...]]
@@ -33,8 +34,8 @@ def phrases(count: int, seed: int = 0, source: str = "en", target: str = "fr") -
     Returns:
         Pairs whose `links` join words that say the same (month and month, hour and hour), and whose `possible` also
         join what may be said to belong together: PM with the 19 of "19 h 30", all words of two number words that are
-        built differently, and words that only the grammar asks for ("h", "de", the comma of a date) with all of their
-        clause.
+        built differently, and words that the grammar asks for wherever such a clause is said ("on", "le", "pour", "h",
+        the comma of a date) with all of their clause.
 
     Raises:
         ConfigError: an unknown language, or the same one twice.
@@ -78,7 +79,8 @@ def _draw(chance: Chance) -> tuple[Meaning, ...]:
 
 
 def _draw_moment(chance: Chance) -> tuple[Any, ...]:
-    form = chance.choose(("full", "long", "short", "none"))
+    said = chance.choose(("date", "time", "both", "both"))
+    form = chance.choose(("full", "long", "short"))
     day = _FIRST_DAY + timedelta(days=chance.below(_DAYS))
     while day.day == 1:
         day = _FIRST_DAY + timedelta(days=chance.below(_DAYS))
@@ -86,11 +88,13 @@ def _draw_moment(chance: Chance) -> tuple[Any, ...]:
         day = day.replace(year=2000)  # the year is not said
     # From six, as Spanish says "a la" at one, and never on the hour, which is said without minutes.
     clock = time(6 + chance.below(18), 5 + 5 * chance.below(11))
-    return (day if form != "none" else None, form, clock if form == "none" or chance() < 0.5 else None)
+    relation = chance.choose(tuple(wording.RELATIONS))
+    dated = (day, form) if said != "time" else (None, "full")
+    return (*dated, clock, relation) if said != "date" else (*dated, None, "at")
 
 
 def _draw_duration(chance: Chance) -> tuple[Any, ...]:
-    return (chance.choose(_COUNTS), chance.choose(wording.DURATIONS))
+    return (chance.choose(tuple(wording.MANNERS)), chance.choose(_COUNTS), chance.choose(wording.DURATIONS))
 
 
 def _draw_price(chance: Chance) -> tuple[Any, ...]:
@@ -107,20 +111,22 @@ _DRAWS = {"moment": _draw_moment, "duration": _draw_duration, "price": _draw_pri
 # How it is said -----------------------------------------------------------------------------------------------------
 
 
-def _say_moment(language: str, day: date | None, form: str, clock: time | None) -> Chunks:
+def _say_moment(language: str, day: date | None, form: Form, clock: time | None, relation: str) -> Chunks:
     halves: Chunks = []
     if day is not None:
         spans = wording.date_wording(language, day, form)
         halves.append(("date", wording.say(language, "date", date=spans)))
     if clock is not None:
-        halves.append(("time", wording.say(language, "time", **wording.clock(language, clock))))
+        word = wording.adverb(wording.RELATIONS, relation, language, "relation")
+        halves.append(("time", wording.say(language, "time", relation=word, **wording.clock(language, clock))))
     if len(halves) == 2 and language not in wording.UNSPACED:
         halves.insert(1, ("space", (Span(" "),)))
     return halves[::-1] if language in wording.TIME_FIRST else halves
 
 
-def _say_duration(language: str, count: int, unit: str) -> Chunks:
-    return [("duration", wording.say(language, "duration", **_counted(language, count, unit)))]
+def _say_duration(language: str, manner: str, count: int, unit: str) -> Chunks:
+    word = wording.adverb(wording.MANNERS, manner, language, "manner")
+    return [("duration", wording.say(language, "duration", manner=word, **_counted(language, count, unit)))]
 
 
 def _say_price(language: str, amount: int, currency: str, count: int, unit: str) -> Chunks:
@@ -139,7 +145,12 @@ def _counted(language: str, count: int, unit: str) -> dict[str, Wording]:
     }
 
 
-_SAYINGS = {"moment": _say_moment, "duration": _say_duration, "price": _say_price, "number": _say_number}
+_SAYINGS: dict[str, Callable[..., Chunks]] = {
+    "moment": _say_moment,
+    "duration": _say_duration,
+    "price": _say_price,
+    "number": _say_number,
+}
 
 
 def _pair(meaning: tuple[Meaning, ...], source: str, target: str, line: int) -> Pair:

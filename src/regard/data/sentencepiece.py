@@ -4,7 +4,7 @@ import base64
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from regard.data.tokenizers import Encoded, Tokenizer
 from regard.data.units import words_of
@@ -43,7 +43,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise DataError(f"this is no SentencePiece model ({error})") from error
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], *, lower: bool = False) -> Self:
+    def from_file(cls, path: str | os.PathLike[str], *, lower: bool = False) -> "SentencePieceTokenizer":
         """Read a .model file."""
         try:
             return cls(Path(path).read_bytes(), lower)
@@ -57,7 +57,7 @@ class SentencePieceTokenizer(Tokenizer):
         raise ConfigError("a SentencePiece model is given, not trained here; name its file (sentencepiece_model=…)")
 
     @classmethod
-    def load(cls, folder: Path, state: dict[str, Any]) -> Self:
+    def load(cls, folder: Path, state: dict[str, Any]) -> "SentencePieceTokenizer":
         return cls(base64.b64decode(state["model"], validate=True), state["lower"])
 
     def state(self) -> dict[str, Any]:
@@ -70,9 +70,9 @@ class SentencePieceTokenizer(Tokenizer):
         return SPECIALS[number] if number < len(SPECIALS) else self._model.id_to_piece(number - len(SPECIALS))
 
     def _encode(self, text: str) -> Encoded:
-        found = self._model.encode(text, out_type="immutable_proto").pieces
-        ids = [UNKNOWN if self._model.is_unknown(piece.id) else piece.id + len(SPECIALS) for piece in found]
-        spans = [(piece.begin, piece.end) for piece in found]
+        found = self._model.encode(text, out_type="offset_mapping")
+        ids = [UNKNOWN if self._model.is_unknown(number) else number + len(SPECIALS) for number in found["ids"]]
+        spans = found["offsets"]
         return Encoded(ids, [text[start:end] for start, end in spans], words_of(spans, text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:

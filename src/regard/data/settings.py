@@ -1,7 +1,7 @@
 """What to read, how to cut it into units and how to batch it. No torch here: the command line reads this file first."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,7 +21,7 @@ class PhraseSettings(BaseModel):
     seed: int = Field(0, ge=0, description="draws the phrases; one seed gives the same phrases on every machine")
 
     @model_validator(mode="after")
-    def _two_languages(self) -> Self:
+    def _two_languages(self) -> "PhraseSettings":
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source!r}; choose two languages")
         return self
@@ -39,10 +39,10 @@ class CorpusSettings(BaseModel):
     phrases: PhraseSettings | None = Field(None, description="make the built-in phrases instead of reading a file")
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Self:
+    def _one_origin(self) -> "CorpusSettings":
         if (self.source is None) != (self.target is None):
-            given, missing = ("source", "target") if self.target is None else ("target", "source")
-            raise ValueError(f"`{given}` is given without `{missing}`; line-aligned text needs both files")
+            there, missing = ("source", "target") if self.target is None else ("target", "source")
+            raise ValueError(f"`{there}` is given without `{missing}`; line-aligned text needs both files")
         given = [name for name in ("source", "tsv", "jsonl", "phrases") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"choose one origin of pairs; given are {', '.join(f'`{name}`' for name in given)}")
@@ -75,7 +75,7 @@ class DataSettings(CorpusSettings):
     bucket: Literal["length", "equal"] = Field("equal", description="batches of similar, or of equal, source length")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _fits_together(self) -> "DataSettings":
         if self.tokenizer == "sentencepiece" and self.sentencepiece_model is None:
             raise ValueError("tokenizer=sentencepiece reads a trained model; name it: sentencepiece_model=FILE.model")
         if self.tokenizer != "sentencepiece" and (self.sentencepiece_model or self.sentencepiece_target_model):

@@ -8,7 +8,7 @@ says, which is what makes the true alignment known.
 import functools
 import re
 from datetime import date, time
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from babel import Locale
 from babel.dates import format_date, format_time, get_date_format, tokenize_pattern
@@ -34,50 +34,62 @@ class Span(NamedTuple):
 
 
 Wording = tuple[Span, ...]
+Form = Literal["full", "long", "short"]
 
 # A clause is a template a language: {name} is a field, [name:text] a word with a counterpart in the other languages,
 # and the rest are words (or marks) that only the grammar asks for. {date} is babel's own order.
 TEMPLATES: dict[str, dict[str, str]] = {
     "en": {
-        "date": "[on:on] {date}",
-        "time": "[at:at] {hour}:{minute} {half}",
-        "duration": "[during:for] {count} {unit}",
-        "price": "{amount} {currency} [for:for] {count} {unit}",
+        "date": "on {date}",
+        "time": "{relation} {hour}:{minute} {half}",
+        "duration": "{manner} {count} {unit}",
+        "price": "{amount} {currency} for {count} {unit}",
         "number": "[number:number] {count}",
         "separator": "[separator:,] ",
     },
     "fr": {
-        "date": "[on:le] {date}",
-        "time": "[at:à] {hour} h {minute}",
-        "duration": "[during:pendant] {count} {unit}",
-        "price": "{count} {unit} [for:pour] {amount} {currency}",
+        "date": "le {date}",
+        "time": "{relation} {hour} h {minute}",
+        "duration": "{manner} {count} {unit}",
+        "price": "{count} {unit} pour {amount} {currency}",
         "number": "[number:numéro] {count}",
         "separator": "[separator:,] ",
     },
     "de": {
-        "date": "[on:am] {date}",
-        "time": "[at:um] {hour}:{minute} Uhr",
-        "duration": "{count} {unit} [during:lang]",
-        "price": "{count} {unit} [for:für] {amount} {currency}",
+        "date": "am {date}",
+        "time": "{relation} {hour}:{minute} Uhr",
+        "duration": "{manner} {count} {unit}",
+        "price": "{count} {unit} für {amount} {currency}",
         "number": "[number:Nummer] {count}",
         "separator": "[separator:,] ",
     },
     "es": {
-        "date": "[on:el] {date}",
-        "time": "[at:a] las {hour}:{minute}",
-        "duration": "[during:durante] {count} {unit}",
-        "price": "{count} {unit} [for:por] {amount} {currency}",
+        "date": "el {date}",
+        "time": "{relation} las {hour}:{minute}",
+        "duration": "{manner} {count} {unit}",
+        "price": "{count} {unit} por {amount} {currency}",
         "number": "[number:número] {count}",
         "separator": "[separator:,] ",
     },
     "zh": {
         "date": "{date}",
-        "time": "{half}{hour}点{minute}分",
-        "duration": "[during:持续]{count}{unit}",
-        "price": "{count}{unit}[for:卖]{amount}{currency}",
+        "time": "{half}{hour}点{minute}分{relation}",
+        "duration": "{manner}{count}{unit}",
+        "price": "{count}{unit}卖{amount}{currency}",
         "number": "{count}[number:号]",
         "separator": "[separator:，]",
     },
+}
+RELATIONS = {
+    "at": {"en": "at", "fr": "à", "de": "um", "es": "a", "zh": ""},
+    "before": {"en": "before", "fr": "avant", "de": "vor", "es": "antes de", "zh": "前"},
+    "after": {"en": "after", "fr": "après", "de": "nach", "es": "después de", "zh": "后"},
+}
+MANNERS = {
+    "about": {"en": "about", "fr": "environ", "de": "etwa", "es": "aproximadamente", "zh": "大约"},
+    "almost": {"en": "almost", "fr": "presque", "de": "fast", "es": "casi", "zh": "将近"},
+    "exactly": {"en": "exactly", "fr": "exactement", "de": "genau", "es": "exactamente", "zh": "正好"},
+    "only": {"en": "only", "fr": "seulement", "de": "nur", "es": "solo", "zh": "只有"},
 }
 LANGUAGES = tuple(TEMPLATES)
 TIME_FIRST = ("en",)
@@ -88,9 +100,10 @@ QUANTITIES = (
     "mass-kilogram", "mass-gram", "mass-tonne", "volume-liter", "length-meter", "length-centimeter", "length-kilometer",
     "area-square-meter",
 )  # fmt: skip
-CURRENCIES = ("EUR", "GBP", "JPY", "CHF", "CAD", "INR")
-# babel gives a currency's name whole; how many Chinese characters of it name the country.
-_COUNTRY_CHARACTERS = {"GBP": 1, "JPY": 1, "CHF": 2, "CAD": 3, "INR": 2}
+# Coins that several countries share, so that the country must be read to be translated.
+CURRENCIES = ("EUR", "CAD", "AUD", "MXN", "ARS", "CLP", "DKK", "NOK")
+# babel gives a currency's name whole; this is what the coin is called at its end in Chinese.
+_CHINESE_COINS = ("欧元", "比索", "克朗", "元")
 _COIN_FIRST = ("fr", "es")
 _DATE_FIELDS = {"y": "year", "M": "month", "d": "day", "E": "weekday"}
 _TOKEN = re.compile(r"\{(\w+)\}|\[(\w+):([^\]]+)\]|([^\[{]+)")
@@ -112,7 +125,7 @@ def _tokens(template: str) -> list[tuple[str, Wording]]:
     ]
 
 
-def date_wording(language: str, day: date, form: str) -> Wording:
+def date_wording(language: str, day: date, form: Form) -> Wording:
     """A date in babel's order; `form` is "full" (weekday and year), "long" (year) or "short" (day and month)."""
     return tuple(
         Span(token) if field is None else Span(_date_field(language, token, _alike(day, token)), field)
@@ -121,14 +134,13 @@ def date_wording(language: str, day: date, form: str) -> Wording:
 
 
 @functools.cache
-def _date_tokens(language: str, form: str) -> tuple[tuple[str, str | None], ...]:
-    if form == "short":
-        pattern = Locale.parse(language).datetime_skeletons["MMMMd"].pattern
-    else:
-        pattern = get_date_format(form, language).pattern
+def _date_tokens(language: str, form: Form) -> tuple[tuple[str, str | None], ...]:
+    """A date pattern of CLDR as (letters of a field, its name) or (text between, None)."""
+    short = Locale.parse(language).datetime_skeletons["MMMMd"]
+    pattern = short if form == "short" else get_date_format(form, language)
     return tuple(
-        (_plain(token), None) if kind == "chars" else (token[0] * token[1], _DATE_FIELDS[token[0]])
-        for kind, token in tokenize_pattern(pattern)
+        (_plain(token), None) if isinstance(token, str) else (token[0] * token[1], _DATE_FIELDS[token[0]])
+        for _, token in tokenize_pattern(pattern.pattern)
     )
 
 
@@ -162,6 +174,12 @@ def clock(language: str, moment: time) -> dict[str, Wording]:
     }
 
 
+def adverb(table: dict[str, dict[str, str]], meaning: str, language: str, field: str) -> Wording:
+    """A word of `RELATIONS` or `MANNERS`; what follows its first word in Spanish ("antes de") is grammar."""
+    first, space, rest = table[meaning][language].partition(" ")
+    return (Span(first, field), Span(space + rest))
+
+
 @functools.cache
 def digits(number: int, field: str) -> Wording:
     return (Span(str(number), field),)
@@ -188,10 +206,10 @@ def spelt(language: str, number: int, field: str, counting: bool) -> Wording:
     if len(words) < 3 or words[-1].text != ones:
         return (Span(text, field, "whole"),)
     joint, last = words[-2], words[-1]
-    between = text[joint.start : last.start]
+    tens = text[: joint.start].rstrip()
     return (
-        Span(text[: joint.start], field, "tens"),
-        Span(between, field, "joint"),
+        Span(tens, field, "tens"),
+        Span(text[len(tens) : last.start], field, "joint"),
         Span(ones, field, "ones"),
     )
 
@@ -210,8 +228,8 @@ def currency_wording(language: str, currency: str) -> Wording:
     """A currency's name after a number that is not one: the coin, and the country where it is named."""
     name = _plain(get_currency_name(currency, 3, locale=language))
     if language == "zh":
-        cut = _COUNTRY_CHARACTERS.get(currency, 0)
-        first, second = name[:cut], name[cut:]
+        second = next(coin for coin in _CHINESE_COINS if name.endswith(coin))
+        first = name.removesuffix(second)
     else:
         first, _, second = name.rpartition(" ")
     if not first:

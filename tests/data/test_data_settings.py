@@ -1,0 +1,31 @@
+import pytest
+from pydantic import ValidationError
+
+from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"source": "a.txt"}, "`source` is given without `target`"),
+        ({"target": "a.txt"}, "`target` is given without `source`"),
+        ({"tsv": "a", "jsonl": "b"}, "given are `tsv`, `jsonl`"),
+        ({"tsv": "a", "validation": {}}, "`validation` names no files"),
+        ({"tsv": "a", "validation": {"tsv": "b"}, "held_out": 5}, "`held_out` takes pairs"),
+        ({"tsv": "a", "tokenizer": "sentencepiece"}, "sentencepiece_model=FILE.model"),
+        ({"tsv": "a", "sentencepiece_model": "m"}, "tokenizer=bpe"),
+        ({"tsv": "a", "vocabulry_size": 5}, "Extra inputs"),
+        ({"phrases": {"source": "fr", "target": "fr"}}, "both 'fr'"),
+    ],
+)
+def test_settings_that_do_not_fit_say_so(given, message):
+    with pytest.raises(ValidationError) as caught:
+        DataSettings(**given)
+    assert message in str(caught.value)
+
+
+def test_settings_survive_json():
+    made = DataSettings(phrases=PhraseSettings(target="zh"), tokenizer="words", validation=CorpusSettings(tsv="b.tsv"))
+    assert DataSettings.model_validate_json(made.model_dump_json()) == made
+    assert made.given
+    assert not DataSettings().given
