@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from reference.multihead import multihead as slow
 from regard.attention import masks
@@ -226,6 +227,8 @@ def test_errors():
         attention(x, attention.project(x), x)
     with pytest.raises(ShapeError, match="share evenly"):
         MultiHeadAttention(4, 3, projections=Projections(*[nn.Identity()] * 4))(torch.zeros(1, 2, 4))
+    with pytest.raises(ShapeError, match=r"takes width 12, but was given \(2, 5, 7\)"):
+        attention(x, torch.zeros(2, 5, 7).double())
     for kind in ("rotary", "alibi", "t5", "shaw"):
         with pytest.raises(ConfigError, match="query_positions"):
             made(kind)(x)
@@ -468,6 +471,31 @@ def test_autocast_changes_little_and_looking_changes_nothing():
     torch.testing.assert_close(unseen.float(), attention(x, mask=masks.causal()).context, atol=3e-2, rtol=0)
 
 
+@pytest.mark.parametrize("kind", PARTS)
+def test_vmap_jvp_and_double_backward(kind):
+    attention, where = made(kind), numbered(2, 5)
+    x = torch.randn(3, 2, 5, DIM).double()
+
+    def run(one):
+        attended = attention(one, mask=masks.causal(), query_positions=where, weights=True)
+        return attended.context, attended.weights
+
+    each = [run(one) for one in x]
+    for found, expected in zip(torch.func.vmap(run)(x), zip(*each, strict=True), strict=True):
+        torch.testing.assert_close(found, torch.stack(expected))
+    tangent, step = torch.randn_like(x[0]), 1e-5
+    _, forward = torch.func.jvp(lambda one: run(one)[0], (x[0],), (tangent,))
+    numeric = (run(x[0] + step * tangent)[0] - run(x[0] - step * tangent)[0]) / (2 * step)
+    torch.testing.assert_close(forward, numeric, atol=1e-7, rtol=1e-5)
+    small = x[0, :1, :3].clone().requires_grad_()
+    with sdpa_kernel(SDPBackend.MATH):
+        assert torch.autograd.gradgradcheck(
+            lambda one: attention(one, mask=masks.causal(), query_positions=where[:1, :3]).context,
+            small,
+            fast_mode=True,
+        )
+
+
 def test_is_recorded_under_its_name():
     class Block(nn.Module):
         def __init__(self):
@@ -496,10 +524,11 @@ def test_inputs_are_left_alone_B36():
 
 
 ALL = ["none", "rotary", "alibi", "t5", "shaw"]
+QUICK = [pytest.param("export", ["rotary"], id="export"), pytest.param("compile", ["t5"], id="compile")]
 SLOW = [pytest.param(what, ALL, marks=pytest.mark.slow, id=f"{what}-all") for what in ("export", "compile")]
 
 
-@pytest.mark.parametrize(("what", "kinds"), [("export", ["rotary"]), ("compile", ["t5"]), *SLOW])
+@pytest.mark.parametrize(("what", "kinds"), QUICK + SLOW)
 def test_runs_exported_and_compiled_at_any_size_B38(what, kinds):
     script = Path(__file__).parent / "multihead_compiled.py"
     done = subprocess.run([sys.executable, script, what, *kinds], capture_output=True, text=True, timeout=300)

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from regard.attention.attended import transformed
 from regard.errors import ConfigError, MaskError, ShapeError
 from regard.registry import Registry
 
@@ -135,7 +136,7 @@ class Learned(Position):
         inside = ((positions >= 0) & (positions < count)).all()
         if torch.compiler.is_compiling():  # a Python branch on data would break the graph; an assertion stays inside it
             torch._assert_async(inside, f"a position lies outside the {count} learned ones")
-        elif not inside:
+        elif not transformed() and not inside:  # inside vmap nothing can be asked; torch's own index error remains
             raise ShapeError(
                 f"the learned position part holds positions 0 to {count - 1}, but was asked for"
                 f" {int(positions.min())} to {int(positions.max())}; shorten the input, make the part with a larger"

@@ -7,10 +7,11 @@ spoil it although nobody reads it. So such rows stay out of the projection and c
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import guard
 from regard.attention.attended import transformed
+from regard.errors import ShapeError
 
 
 def needs_guard(inputs: Iterable[Tensor]) -> bool:
@@ -22,6 +23,8 @@ def needs_guard(inputs: Iterable[Tensor]) -> bool:
 
 def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) -> Tensor:
     """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN."""
+    if isinstance(projection, nn.Linear) and x.shape[-1] != projection.in_features:
+        raise ShapeError(f"a projection takes width {projection.in_features}, but was given {tuple(x.shape)}")
     if not guarded:
         return projection(x)
     rows, spoiled = guard.finite_rows(x)
