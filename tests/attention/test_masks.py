@@ -51,6 +51,9 @@ def test_around_is_a_closed_interval_of_real_positions():
     assert rows(masks.around(torch.tensor([[2.0]]), 1), queries=1, keys=5) == [".xxx."]
     assert rows(masks.around(1, 1), queries=2, keys=4) == ["xxx.", "xxx."]
     assert rows(masks.around(torch.tensor([[-5.0, 9.0]]), 1), queries=2, keys=4) == ["....", "...."]
+    assert rows(masks.around(4.3, 1.7), queries=1, keys=8) == ["...xxxx."]  # 6 − 4.3 is 1.7000000000000002
+    almost = torch.tensor([[3.9999999999999996]], dtype=torch.float64)
+    assert rows(masks.around(almost, 2), queries=1, keys=8) == ["..xxxxx."]
     half = masks.around(torch.tensor([[2049.0]], dtype=torch.float16), 0)
     assert drawn(half, queries=1, keys=2050).nonzero()[:, -1].tolist() == [2048]  # float16 itself rounds 2049 to 2048
 
@@ -145,7 +148,7 @@ def test_masks_of_wrong_sizes_show_both_shapes():
             attend(x, x, x, mask=mask)
     with pytest.raises(MaskError, match=r"\(7,\); expected \(2,\)"):
         attend(x, x, x, mask=masks.padding([1] * 7))
-    with pytest.raises(MaskError, match="heads"):
+    with pytest.raises(MaskError, match=r"\(2, 3, 3, 3\); expected \(2, 1, 3, 3\)"):
         attend(x, x, x, mask=lambda b, h, q, k: (h >= 0) & torch.ones(2, 3, 3, 3).bool())
     with pytest.raises(MaskError, match="Did you mean 'start'"):
         masks.causal(anchor="strat")

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Source, transformed
+from regard.attention.functional import wide
 from regard.attention.linear import Linear, linear_attention
 from regard.attention.masks import Causal, Joined, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.score import Bound, DotProduct, Prepared, Score, scores, wide
+from regard.attention.score import Bound, DotProduct, Prepared, Score, scores
 from regard.errors import ConfigError, MaskError, ShapeError
 from regard.kernels import dispatch
 from regard.kernels.sdpa import fused

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.score import wide
+from regard.attention.functional import wide
 
 
 class Guarded(NamedTuple):

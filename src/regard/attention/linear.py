@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
-from regard.attention.score import DotProduct, Prepared, scores, wide
+from regard.attention.score import DotProduct, Prepared, scores
 from regard.errors import ConfigError, MaskError, ShapeError, nearest
 from regard.kernels import linear as kernel
 
@@ -98,8 +99,8 @@ def linear_attention(
 
 def linear_step(
     query: Float[Tensor, "batch *heads positions dim"],
-    key: Float[Tensor, "batch *key_heads positions dim"],
-    value: Float[Tensor, "batch *key_heads positions value_dim"],
+    key: Float[Tensor, "batch *key_heads keys dim"],
+    value: Float[Tensor, "batch *key_heads keys value_dim"],
     state: LinearState | None = None,
     *,
     feature_map: str | FeatureMap = "elu",

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from regard.attention import masks
 from regard.attention.attend import Attended, attend
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score
+from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
 from regard.attention.masks import Mask, MaskLike
 from regard.attention.refocus import gaussian_window
-from regard.attention.score import Prepared, wide
+from regard.attention.score import Prepared
 from regard.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ Unequal lengths: with `anchor="end"` (the default) the last query stands at the 
 four cached keys sees all four; with `anchor="start"` query i stands at key i.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +52,7 @@ class Mask:
 MaskLike = Mask | Tensor | Callable[..., Any]
 
 
-def as_mask(given: MaskLike) -> Mask:
+def as_mask(given: Any) -> Mask:
     """A Mask from what the user gave: a Mask, a bool tensor (by the rule of `keep`), or a `mask_mod(b, h, q, k)`."""
     if isinstance(given, Mask):
         return given
@@ -133,7 +133,9 @@ class Around(Mask):
         else:
             center = center.reshape(1, 1, 1)
         positions = torch.arange(sizes.keys, device=device, dtype=center.dtype)
-        return (positions - center[..., None]).abs() <= self.radius
+        # A center that was computed misses a whole number by a rounding or two; its edge keys are still in.
+        slack = 8 * torch.finfo(center.dtype).eps * max(sizes.keys, 1)
+        return (positions - center[..., None]).abs() <= self.radius + slack
 
     def __repr__(self) -> str:
         return f"around(radius={self.radius})"
@@ -280,7 +282,7 @@ def around(
     return Around(center, radius)
 
 
-def padding(lengths: Int[Tensor, " batch"] | list[int] | None = None, *, keep: Tensor | None = None) -> Mask:
+def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | None = None) -> Mask:
     """Each item has its own number of real keys.
 
     Args:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.score import wide
+from regard.attention.functional import wide
 from regard.errors import ConfigError
 from regard.registry import Registry
 

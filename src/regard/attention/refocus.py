@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.score import wide
+from regard.attention.functional import per_query, wide
 from regard.errors import ConfigError, ShapeError
 
 Weights = Float[Tensor, "*lead queries keys"]
@@ -29,7 +29,7 @@ def interpolate(previous: Tensor, gate: float | Tensor) -> Refocus:
         earlier = wide(previous)
         if earlier.ndim == 2:
             earlier = earlier.reshape(earlier.shape[0], *(1,) * (weights.ndim - 2), earlier.shape[-1])
-        share = _per_query(gate, weights, "gate")
+        share = per_query(gate, weights, "gate")
         return share * weights + (1 - share) * earlier
 
     return apply
@@ -72,7 +72,7 @@ def sharpen(exponent: float | Tensor) -> Refocus:
 
     def apply(weights: Weights) -> Weights:
         positive = weights > 0
-        logs = _per_query(exponent, weights, "exponent") * torch.log(torch.where(positive, weights, 1.0))
+        logs = per_query(exponent, weights, "exponent") * torch.log(torch.where(positive, weights, 1.0))
         some = positive.any(-1, keepdim=True)
         logs = torch.where(positive, logs, -torch.inf)
         logs = torch.where(some, logs, 0.0)  # nothing to sharpen: stays 0, with gradient 0
@@ -101,17 +101,6 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
         return weights * torch.exp(-(distance**2) / (2 * width**2))
 
     return apply
-
-
-def _per_query(number: float | Tensor, weights: Tensor, what: str) -> float | Tensor:
-    if not isinstance(number, Tensor):
-        return number
-    if number.shape != weights.shape[: number.ndim]:
-        raise ShapeError(
-            f"{what} has shape {tuple(number.shape)}; expected a number or the leading shape of the weights "
-            f"{tuple(weights.shape[:-1])}"
-        )
-    return wide(number).reshape(number.shape + (1,) * (weights.ndim - number.ndim))
 
 
 def _traced() -> bool:

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.functional import wide
 from regard.attention.position import POSITIONS
-from regard.attention.score import Prepared, Score, score, wide
+from regard.attention.score import Prepared, Score, score
 from regard.errors import ConfigError, ShapeError
 
 

@@ -4,8 +4,7 @@ A score is a small module in two halves: `prepare(key)` is done once a sequence,
 `general` and `location` follow Luong, Pham & Manning (2015), `additive` Bahdanau, Cho & Bengio (2015), `scaled_dot`
 Vaswani et al. (2017), `cosine` Graves, Wayne & Danihelka (2014), `location_aware` Chorowski et al. (2015).
 
-Every score is computed in at least float32, inside autocast too: a half-precision score of 1,000 is off by one half,
-which softmax would turn into a factor of 1.6.
+Each is a module over its functional twin in `functional.py`.
 """
 
 import math
@@ -17,6 +16,17 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.functional import (
+    additive_pairs,
+    check_width,
+    dot,
+    feed_forward,
+    location,
+    per_query,
+    unit,
+    weigh_pairs,
+    wide,
+)
 from regard.errors import ConfigError, ShapeError
 from regard.registry import Registry
 
@@ -81,123 +91,6 @@ scores: Registry[Score] = Registry("score")
 def score(name: str, **sizes: Any) -> Score:
     """Make the score of that name, e.g. `score("additive", query_dim=5, key_dim=7, hidden_dim=11)`."""
     return scores.make(name, **sizes)
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """At least float32: scores and weights are computed there."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-
-
-def full_precision(tensor: Tensor) -> torch.autocast:
-    """A context in which autocast does not narrow what `wide` has widened."""
-    return torch.autocast(tensor.device.type, enabled=False)
-
-
-# --- the functional twins -------------------------------------------------------------------------------------------
-
-
-def dot(
-    query: Float[Tensor, "*lead queries dim"], key: Float[Tensor, "*#lead keys dim"], scale: float = 1.0
-) -> Float[Tensor, "*lead queries keys"]:
-    """`q · k × scale` (Luong 2015, eq. 8 "dot"; with scale 1/√d Vaswani 2017, eq. 1)."""
-    with full_precision(query):
-        return torch.matmul(wide(query) * scale, wide(key).transpose(-2, -1))
-
-
-def general(
-    query: Float[Tensor, "*lead queries query_dim"],
-    key: Float[Tensor, "*#lead keys key_dim"],
-    weight: Float[Tensor, "query_dim key_dim"],
-) -> Float[Tensor, "*lead queries keys"]:
-    """`qᵀ W k` (Luong 2015, eq. 8 "general"; the bilinear score)."""
-    return dot(torch.matmul(query, weight), key)
-
-
-def additive(
-    query: Float[Tensor, "*lead queries query_dim"],
-    key: Float[Tensor, "*#lead keys key_dim"],
-    query_weight: Float[Tensor, "hidden query_dim"],
-    key_weight: Float[Tensor, "hidden key_dim"],
-    vector: Float[Tensor, " hidden"],
-) -> Float[Tensor, "*lead queries keys"]:
-    """`vᵀ tanh(W q + U k)` (Bahdanau 2015, A.1.2; Luong 2015 eq. 8 "concat" with W split in two)."""
-    return _additive(F.linear(query, query_weight), F.linear(key, key_weight), vector)
-
-
-def _additive(
-    query: Float[Tensor, "*lead queries hidden"], key: Float[Tensor, "*#lead keys hidden"], vector: Tensor
-) -> Float[Tensor, "*lead queries keys"]:
-    return _weigh_pairs(wide(query).unsqueeze(-2) + wide(key).unsqueeze(-3), vector)
-
-
-def _weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
-    """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys)."""
-    with full_precision(pairs):
-        return torch.matmul(torch.tanh(pairs), wide(vector))
-
-
-def cosine(
-    query: Float[Tensor, "*lead queries dim"],
-    key: Float[Tensor, "*#lead keys dim"],
-    strength: float | Tensor = 1.0,
-) -> Float[Tensor, "*lead queries keys"]:
-    """`β · q·k / (|q| |k|)` (Graves 2014, eq. 5–6); a vector without direction (length 0) is equally like all: 0."""
-    return dot(_unit(query) * _per_query(strength, query), _unit(key))
-
-
-def location(
-    query: Float[Tensor, "*lead queries query_dim"], weight: Float[Tensor, "positions query_dim"], keys: int
-) -> Float[Tensor, "*lead queries {keys}"]:
-    """`W s`: the scores of fixed positions from the query alone (Luong 2015, eq. 8 "location")."""
-    return _positions_of(F.linear(query, weight), keys)
-
-
-def feed_forward(
-    query: Float[Tensor, "*lead queries query_dim"],
-    weight: Float[Tensor, "positions query_dim"],
-    bias: Float[Tensor, " positions"],
-    keys: int,
-) -> Float[Tensor, "*lead queries {keys}"]:
-    """One linear layer over the query [input; state] (the tutorial variant): fixed positions, no look at the keys."""
-    return _positions_of(F.linear(query, weight, bias), keys)
-
-
-def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
-    positions = scores_of_all.shape[-1]
-    if keys > positions:
-        raise ShapeError(
-            f"this score knows {positions} positions and was given {keys} keys; make it with positions={keys} or more, "
-            "or use a score by content (additive, general, scaled_dot)"
-        )
-    return wide(scores_of_all[..., :keys])
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    """Each vector divided by its length; shorter than 1e-12 has no direction and becomes 0, with gradient 0."""
-    vectors = wide(vectors)
-    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    has_direction = length > 1e-12
-    return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
-
-
-def _per_query(strength: float | Tensor, query: Tensor) -> float | Tensor:
-    """A strength of shape (batch,), (batch, queries) or (batch, heads, queries), made to multiply the queries."""
-    if not isinstance(strength, Tensor):
-        return strength
-    if strength.shape != query.shape[: strength.ndim]:
-        raise ShapeError(
-            f"strength has shape {tuple(strength.shape)}; expected a number or the leading shape of the query "
-            f"{tuple(query.shape[:-1])}"
-        )
-    return strength.reshape(strength.shape + (1,) * (query.ndim - strength.ndim))
-
-
-def _check_width(what: str, tensor: Tensor, expected: int) -> None:
-    if tensor.shape[-1] != expected:
-        raise ShapeError(f"{what} has shape {tuple(tensor.shape)}, but this score was made for width {expected}")
-
-
-# --- the modules ----------------------------------------------------------------------------------------------------
 
 
 class DotProduct(Score):
@@ -271,11 +164,11 @@ class General(DotProduct):
             self.key_weight = _matrix(rank, key_dim)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        _check_width("key", key, self.key_dim)
+        check_width("key", key, self.key_dim)
         return Prepared(key, key if self.rank is None else F.linear(key, self.key_weight))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
-        _check_width("query", query, self.query_dim)
+        check_width("query", query, self.query_dim)
         left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
         return left, prepared.projected, 1.0
 
@@ -299,14 +192,14 @@ class Additive(Score):
         nn.init.uniform_(self.vector, -1 / math.sqrt(hidden_dim), 1 / math.sqrt(hidden_dim))
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        _check_width("key", key, self.key_dim)
+        check_width("key", key, self.key_dim)
         return Prepared(key, F.linear(key, self.key_weight))
 
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
-        _check_width("query", query, self.query_dim)
-        return _additive(F.linear(query, self.query_weight), prepared.projected, self.vector)
+        check_width("query", query, self.query_dim)
+        return additive_pairs(F.linear(query, self.query_weight), prepared.projected, self.vector)
 
 
 @scores.register("cosine")
@@ -323,13 +216,13 @@ class Cosine(DotProduct):
         self.strength = strength
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        return Prepared(key, _unit(key))
+        return Prepared(key, unit(key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         right = prepared.projected
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
-        return _unit(query) * _per_query(self.strength, query), right, 1.0
+        return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
 
 
 @scores.register("location")
@@ -351,7 +244,7 @@ class Location(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
-        _check_width("query", query, self.query_dim)
+        check_width("query", query, self.query_dim)
         return location(query, self.weight, prepared.key.shape[-2])
 
 
@@ -371,7 +264,7 @@ class FeedForward(Location):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
-        _check_width("query", query, self.query_dim)
+        check_width("query", query, self.query_dim)
         return feed_forward(query, self.weight, self.bias, prepared.key.shape[-2])
 
 
@@ -405,11 +298,11 @@ class LocationAware(Additive):
         prepared: Prepared,
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
-        _check_width("query", query, self.query_dim)
+        check_width("query", query, self.query_dim)
         pairs = wide(F.linear(query, self.query_weight)).unsqueeze(-2) + wide(prepared.projected).unsqueeze(-3)
         if previous is not None:
             pairs = pairs + self._earlier(previous, query, prepared.key.shape[-2])
-        return _weigh_pairs(pairs, self.vector)
+        return weigh_pairs(pairs, self.vector)
 
     def _earlier(self, previous: Tensor, query: Tensor, keys: int) -> Tensor:
         """Features of the earlier weights, (…, 1 or queries, keys, hidden)."""

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from regard.attention import masks
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
+from regard.attention.functional import wide
 from regard.attention.local import Monotonic, Predictive
 from regard.attention.normalize import normalizer
-from regard.attention.score import score, scores, wide
+from regard.attention.score import score, scores
 from regard.errors import ConfigError
 from regard.models.settings import RecurrentSettings
 

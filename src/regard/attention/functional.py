@@ -1,0 +1,122 @@
+"""The scores as functions: the formulas themselves, without parameters of their own.
+
+Everything is computed in at least float32, inside autocast too: a half-precision score of 1,000 is off by one half,
+which softmax would turn into a factor of 1.6.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import ShapeError
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least float32: scores and weights are computed there."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast does not narrow what `wide` has widened."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def dot(
+    query: Float[Tensor, "*lead queries dim"], key: Float[Tensor, "*#lead keys dim"], scale: float = 1.0
+) -> Float[Tensor, "*lead queries keys"]:
+    """`q · k × scale` (Luong 2015, eq. 8 "dot"; with scale 1/√d Vaswani 2017, eq. 1)."""
+    with full_precision(query):
+        return torch.matmul(wide(query) * scale, wide(key).transpose(-2, -1))
+
+
+def general(
+    query: Float[Tensor, "*lead queries query_dim"],
+    key: Float[Tensor, "*#lead keys key_dim"],
+    weight: Float[Tensor, "query_dim key_dim"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`qᵀ W k` (Luong 2015, eq. 8 "general"; the bilinear score)."""
+    return dot(torch.matmul(query, weight), key)
+
+
+def additive(
+    query: Float[Tensor, "*lead queries query_dim"],
+    key: Float[Tensor, "*#lead keys key_dim"],
+    query_weight: Float[Tensor, "hidden query_dim"],
+    key_weight: Float[Tensor, "hidden key_dim"],
+    vector: Float[Tensor, " hidden"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(W q + U k)` (Bahdanau 2015, A.1.2; Luong 2015 eq. 8 "concat" with W split in two)."""
+    return additive_pairs(F.linear(query, query_weight), F.linear(key, key_weight), vector)
+
+
+def additive_pairs(
+    query: Float[Tensor, "*lead queries hidden"], key: Float[Tensor, "*#lead keys hidden"], vector: Tensor
+) -> Float[Tensor, "*lead queries keys"]:
+    return weigh_pairs(wide(query).unsqueeze(-2) + wide(key).unsqueeze(-3), vector)
+
+
+def weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
+    """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys)."""
+    with full_precision(pairs):
+        return torch.matmul(torch.tanh(pairs), wide(vector))
+
+
+def cosine(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*#lead keys dim"],
+    strength: float | Tensor = 1.0,
+) -> Float[Tensor, "*lead queries keys"]:
+    """`β · q·k / (|q| |k|)` (Graves 2014, eq. 5–6); a vector without direction (length 0) is equally like all: 0."""
+    return dot(unit(query) * per_query(strength, query, "strength"), unit(key))
+
+
+def location(
+    query: Float[Tensor, "*lead queries query_dim"], weight: Float[Tensor, "positions query_dim"], keys: int
+) -> Float[Tensor, "*lead queries {keys}"]:
+    """`W s`: the scores of fixed positions from the query alone (Luong 2015, eq. 8 "location")."""
+    return _positions_of(F.linear(query, weight), keys)
+
+
+def feed_forward(
+    query: Float[Tensor, "*lead queries query_dim"],
+    weight: Float[Tensor, "positions query_dim"],
+    bias: Float[Tensor, " positions"],
+    keys: int,
+) -> Float[Tensor, "*lead queries {keys}"]:
+    """One linear layer over the query [input; state] (the tutorial variant): fixed positions, no look at the keys."""
+    return _positions_of(F.linear(query, weight, bias), keys)
+
+
+def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
+    positions = scores_of_all.shape[-1]
+    if keys > positions:
+        raise ShapeError(
+            f"this score knows {positions} positions and was given {keys} keys; make it with positions={keys} or more, "
+            "or use a score by content (additive, general, scaled_dot)"
+        )
+    return wide(scores_of_all[..., :keys])
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Each vector divided by its length; shorter than 1e-12 has no direction and becomes 0, with gradient 0."""
+    vectors = wide(vectors)
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    has_direction = length > 1e-12
+    return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
+
+
+def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor:
+    """A number a query, of shape (batch,), (batch, queries) or (batch, heads, queries), made to multiply the rows."""
+    if not isinstance(number, Tensor):
+        return number
+    if number.shape != rows.shape[: number.ndim]:
+        raise ShapeError(
+            f"{what} has shape {tuple(number.shape)}; expected a number or the first axes of {tuple(rows.shape[:-1])}"
+        )
+    return wide(number).reshape(number.shape + (1,) * (rows.ndim - number.ndim))
+
+
+def check_width(what: str, tensor: Tensor, expected: int) -> None:
+    if tensor.shape[-1] != expected:
+        raise ShapeError(f"{what} has shape {tuple(tensor.shape)}, but this score was made for width {expected}")
