@@ -61,13 +61,13 @@ class Sequences:
 
 
 class Tiny(nn.Module):
-    def __init__(self, dropout: float = 0.3) -> None:
+    def __init__(self, dropout: float = 0.3, unused: int = 2) -> None:
         super().__init__()
         self.embedding = nn.Embedding(SYMBOLS, 11)
         self.gru = nn.GRU(11, 17, batch_first=True)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(17, 11)
-        self.unused = nn.Linear(3, 2)  # as some parameters of real models are, in some updates
+        self.unused = nn.Linear(3, unused)  # as some parameters of real models are, in some updates
         self.vocabulary = nn.Linear(11, SYMBOLS)
         self.vocabulary.weight = self.embedding.weight  # tied
 
@@ -93,9 +93,9 @@ def loss(model: nn.Module) -> dict[str, float]:
     return {"loss": (outcome.total / outcome.count).item(), "accuracy": (outcome.correct / outcome.count).item()}
 
 
-def build(seed: int = 3, dropout: float = 0.3) -> Tiny:
+def build(seed: int = 3, dropout: float = 0.3, unused: int = 2) -> Tiny:
     torch.manual_seed(seed)
-    return Tiny(dropout)
+    return Tiny(dropout, unused)
 
 
 def settings(**changes: Any):
@@ -122,6 +122,7 @@ def run_tiny(
     signal_at: int | None = None,
     number: int = signal.SIGINT,
     progress: Any = "silent",
+    unused: int = 2,
     **changes: Any,
 ):
     """Train the tiny model; returns it and the results.
@@ -141,7 +142,7 @@ def run_tiny(
             os.kill(os.getpid(), number)
         return drawing_objective(model, batch) if dropout else objective(model, batch)
 
-    model, chosen = build(dropout=dropout), settings(**changes)
+    model, chosen = build(dropout=dropout, unused=unused), settings(**changes)
     run, data = RunFolder(path), batches or Sequences()
     results = train(run, model, watched, data, loss, chosen, seed, progress=progress, resume=resume)
     return model, results
@@ -164,6 +165,7 @@ def timeless(path: Path) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     path, changes, options = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    options["batches"] = Sequences(items=options.pop("items", ITEMS))
     from regard.errors import RegardError
 
     try:

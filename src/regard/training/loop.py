@@ -97,7 +97,6 @@ def train(
 
         def look() -> None:
             """Validate, keep the weights if they are the best, and save the place."""
-            place.validated = place.step
             best = True
             if validate is not None:
                 place.metrics = processes.tell(_metrics(validate, model, processes))
@@ -116,12 +115,10 @@ def train(
 
         def write_down(rate: float) -> None:
             if log:
-                log.write(
-                    "train", place.step, {"epoch": place.epoch, **place.interval.summary(), "learning_rate": rate}
-                )
+                numbers = {**place.interval.summary(), "learning_rate": rate}
+                log.write("train", place.step, {"epoch": place.epoch, **numbers})
             place.interval = Sums()
 
-        rate = 0.0
         while (ended := bounds.ended(place)) is None:
             rate = learning_rate(settings, place.step, bounds.done(place))
             sums = updater.update(reader.take(place), rate, f"step {place.step + 1} (epoch {place.epoch})")
@@ -132,15 +129,16 @@ def train(
             place.seconds, received = _agree(processes, place.seconds + now - clock, watch.received)
             clock = now
 
-            line = place.step % settings.log_every == 0
+            last = bounds.ended(place) is not None
+            line = last or place.step % settings.log_every == 0
             done = bounds.done(place)
             left = place.seconds * (1 - done) / done if done else None
             teller.update(place.step, done, left, place.interval.summary(), line)
             if line:
                 write_down(rate)
-            if _due(place, settings):
+            if last or _due(place, settings):
                 look()
-            elif received or (settings.save_every and place.step % settings.save_every == 0):
+            elif settings.save_every and place.step % settings.save_every == 0:
                 save()
             if received:
                 save()
@@ -149,10 +147,6 @@ def train(
                     received,
                 )
 
-        if place.interval.steps:
-            write_down(rate)
-        if place.validated != place.step:
-            look()
         results = _results(place, ended, model, settings, seed, processes)
         if processes.first:
             run.write_results(results)

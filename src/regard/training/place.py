@@ -60,7 +60,6 @@ class Place:
         best: the best value of the monitored metric; `best_step` is where it was reached.
         waited: validations since the best one.
         metrics: of the last validation; `best_metrics` of the best.
-        validated: the step of the last validation.
     """
 
     step: int = 0
@@ -74,7 +73,6 @@ class Place:
     best_metrics: dict[str, float] = field(default_factory=dict)
     waited: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
-    validated: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
