@@ -98,10 +98,10 @@ def test_recurrence_of_none_and_one(cell, batch, n):
 def test_initialisation(cell):
     model = Recurrence(cell, 3, 5, 2)
     for layer in model.each:
-        for gate in layer.weight_hh_l0.split(5):
+        for gate in layer.weight_hh.split(5):
             assert torch.allclose(gate @ gate.T, torch.eye(5), atol=1e-5)
         forget = [0.0] * 5 + [1.0] * 5 + [0.0] * 10 if cell == "lstm" else [0.0] * 15
-        assert (layer.bias_ih_l0 + layer.bias_hh_l0).tolist() == forget
+        assert (layer.bias_ih + layer.bias_hh).tolist() == forget
 
 
 def test_the_encyclopaedias_count():

@@ -42,7 +42,7 @@ class Reference:
         self.settings, self.p = settings, parameters
 
     def weights(self, prefix: str, suffix: str = "") -> list[Tensor]:
-        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         return [self.p[f"{prefix}.{name}{suffix}"] for name in names]
 
     def zeros(self, dim: int) -> tuple[Tensor, ...]:
@@ -59,11 +59,11 @@ class Reference:
             forwards, backwards = [], []
             state = self.zeros(dim)
             for vector in inputs:
-                state = cell(kind, vector, state, self.weights(prefix))
+                state = cell(kind, vector, state, self.weights(prefix, "_l0"))
                 forwards.append(state)
             state = self.zeros(dim)
             for vector in reversed(inputs):
-                state = cell(kind, vector, state, self.weights(prefix, "_reverse"))
+                state = cell(kind, vector, state, self.weights(prefix, "_l0_reverse"))
                 backwards.insert(0, state)
             ends = (forwards[-1], backwards[0]) if source else (self.zeros(dim), self.zeros(dim))
             finals.append(tuple(torch.cat(pair) for pair in zip(*ends, strict=True)))
@@ -124,11 +124,11 @@ class Reference:
             center = len(keys) * torch.sigmoid(self.p["decoder.source.focus.vector.weight"] @ inner)[0]
         exponentials = []
         for position in range(len(keys)):
-            seen = self.settings.window == "none" or abs(position - float(center)) <= self.settings.radius
+            seen = self.settings.window == "none" or abs(position - float(center.detach())) <= self.settings.radius
             one = torch.exp(self.score(query, inputs, keys, position, earlier)) if seen else query.new_zeros(())
             exponentials.append(one)
         total = sum(exponentials, query.new_zeros(()))
-        weights = [one / total if float(total) else one for one in exponentials]
+        weights = [one / total if float(total.detach()) else one for one in exponentials]
         if self.settings.window == "local-p":
             sigma = self.settings.radius / 2
             weights = [w * torch.exp(-((s - center) ** 2) / (2 * sigma**2)) for s, w in enumerate(weights)]

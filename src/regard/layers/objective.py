@@ -71,12 +71,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         kept = (targets != ignored).unsqueeze(-1)
         target = torch.where(kept, targets.unsqueeze(-1), 0)
         scores = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        log_total = scores.logsumexp(-1, keepdim=True)
-        loss = log_total - (1 - smoothing) * scores.gather(-1, target)
+        log_probs = scores.log_softmax(-1)
+        loss = (smoothing - 1) * log_probs.gather(-1, target)
         if smoothing:
-            loss = loss - smoothing * scores.mean(-1, keepdim=True)
+            loss = loss - smoothing * log_probs.mean(-1, keepdim=True)
         if ctx.needs_input_grad[0]:
-            gradient = (scores - log_total).exp_()
+            gradient = log_probs.exp_()
             if smoothing:
                 gradient.sub_(smoothing / scores.shape[-1])
             gradient.scatter_add_(-1, target, gradient.new_full(target.shape, smoothing - 1))

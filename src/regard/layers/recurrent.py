@@ -4,18 +4,18 @@ torch's GRU and LSTM do the arithmetic; here are the promises that a translator 
 state or a result, states are batch first, and one step equals the same step inside a long call.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
 from regard.layers.dropout import Dropout
 
-CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
 # What a cell carries, batch first: `(hidden,)` of a GRU, `(hidden, memory)` of an LSTM.
 Carried = tuple[Float[Tensor, "batch layers hidden_dim"], ...]
@@ -49,8 +49,9 @@ class BidirectionalEncoder(nn.Module):
         super().__init__()
         self.layers, self.states_dim = layers, 2 * hidden_dim
         widths = [input_dim] + [2 * hidden_dim] * (layers - 1)
+        made = _known(cell, LAYERS)
         self.each = nn.ModuleList(
-            _initialized(_cell(cell)(width, hidden_dim, batch_first=True, bidirectional=True)) for width in widths
+            _initialized(made(width, hidden_dim, batch_first=True, bidirectional=True)) for width in widths
         )
         self.dropout = Dropout(dropout)
 
@@ -95,7 +96,8 @@ class Recurrence(nn.Module):
         self.cell, self.hidden_dim, self.layers = cell, hidden_dim, layers
         self.parts = 2 if cell == "lstm" else 1
         widths = [input_dim] + [hidden_dim] * (layers - 1)
-        self.each = nn.ModuleList(_initialized(_cell(cell)(width, hidden_dim, batch_first=True)) for width in widths)
+        made = _known(cell, CELLS)
+        self.each = nn.ModuleList(_initialized(made(width, hidden_dim)) for width in widths)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -113,55 +115,35 @@ class Recurrence(nn.Module):
         # Under autocast the products are shorter numbers; the state keeps its own kind from step to step.
         return inputs, tuple(new.to(old.dtype) for new, old in zip(after, state, strict=True))
 
-    def _step(self, layer: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        weights: Any = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
-        if self.cell == "lstm":
-            state = torch.lstm_cell(inputs[:, 0], state, *weights)
-        else:
-            state = (torch.gru_cell(inputs[:, 0], state[0], *weights),)
+    def _step(self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        after = cell(inputs[:, 0], state if len(state) > 1 else state[0])
+        state = after if isinstance(after, tuple) else (after,)
         return state[0].unsqueeze(1), state
 
     def _sequence(
-        self, layer: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]
+        self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         if inputs.shape[0] == 0 or inputs.shape[1] == 0:
             return inputs.new_zeros(*inputs.shape[:2], self.hidden_dim), state
-        first = tuple(part.unsqueeze(0).contiguous() for part in state)
-        outputs, last = _run(layer, inputs, first)
+        outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
         return outputs, tuple(part.squeeze(0) for part in last)
 
 
-def _cell(name: str) -> type[nn.GRU] | type[nn.LSTM]:
-    if name not in CELLS:
-        raise ConfigError(f"no recurrent cell is named {name!r}.{nearest(name, CELLS)}")
-    return CELLS[name]
-
-
-def _initialized(layer: nn.GRU | nn.LSTM) -> nn.GRU | nn.LSTM:
-    """Orthogonal recurrent matrices, Xavier input matrices (each gate by itself), forget bias 1, other biases 0."""
-    gates = 4 if isinstance(layer, nn.LSTM) else 3
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            if "bias" in name:
-                parameter.zero_()
-                if gates == 4 and "bias_ih" in name:
-                    parameter.chunk(gates)[1].fill_(1)  # torch's order: input, forget, cell, output
-                continue
-            for gate in parameter.chunk(gates):
-                (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)
-    return layer
-
-
-def _where_ragged(inputs: Tensor, lengths: Tensor) -> Tensor | None:
-    """The lengths, or None where every row is full."""
-    positions, numbers = inputs.shape[1], lengths.tolist()
-    if any(not 0 <= length <= positions for length in numbers):
-        raise ShapeError(f"lengths {numbers} do not fit inputs of shape {tuple(inputs.shape)}")
-    return lengths if any(length != positions for length in numbers) else None
+def _fused(cell: Any, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Outputs and last state of all steps in one call, over the weights of the cell that makes single ones."""
+    if isinstance(cell, nn.LSTMCell) and _must_be_float32(inputs.device):
+        with torch.autocast("cpu", enabled=False):
+            return _fused(cell, inputs.float(), tuple(part.float() for part in state))
+    weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
+    # with biases, 1 layer, no dropout, training or not, one direction, batch first
+    how: Any = (weights, True, 1, 0.0, cell.training, False, True)
+    if isinstance(cell, nn.LSTMCell):
+        return torch.lstm(inputs, state, *how)
+    return torch.gru(inputs, state[0], *how)
 
 
 def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """States (batch, positions, 2 · dim) and last states (2, batch, dim) of one layer."""
+    """States (batch, positions, 2 · dim) and last states (2, batch, dim) of one layer of the encoder."""
     batch, positions, _ = inputs.shape
     if batch == 0 or positions == 0:
         dim = int(layer.hidden_size)  # type: ignore[arg-type]
@@ -175,24 +157,48 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
     return pad_packed_sequence(read, batch_first=True, total_length=positions)[0], last
 
 
-def _run(
-    layer: nn.Module, inputs: Tensor | PackedSequence, state: tuple[Tensor, ...] | None = None
-) -> tuple[Any, tuple[Tensor, ...]]:
-    """Outputs and last state of a fused layer.
-
-    Under CPU autocast torch's LSTM fails on a processor without 16-bit instructions; there it stays in float32.
-    """
-    device = (inputs.data if isinstance(inputs, PackedSequence) else inputs).device.type
-    context: AbstractContextManager[object] = nullcontext()
-    if isinstance(layer, nn.LSTM) and device == "cpu" and torch.is_autocast_enabled("cpu") and not _has_bfloat16():
-        context = torch.autocast("cpu", enabled=False)
-        inputs = inputs.float()
-        state = None if state is None else tuple(part.float() for part in state)
-    with context:
-        outputs, last = layer(inputs, state if state is None or isinstance(layer, nn.LSTM) else state[0])
+def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    """Outputs and last states of an encoder's layer, over a tensor or what was packed."""
+    if isinstance(layer, nn.LSTM) and _must_be_float32(inputs[0].device):
+        with torch.autocast("cpu", enabled=False):
+            return _run(layer, inputs.float())
+    outputs, last = layer(inputs)
     return outputs, last if isinstance(last, tuple) else (last,)
 
 
-def _has_bfloat16() -> bool:
-    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return supported and torch.get_autocast_dtype("cpu") == torch.bfloat16
+def _must_be_float32(device: torch.device) -> bool:
+    """Under CPU autocast torch's fused LSTM fails on a processor without 16-bit instructions."""
+    if device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return False
+    supported = torch.get_autocast_dtype("cpu") == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return not supported
+
+
+def _where_ragged(inputs: Tensor, lengths: Tensor) -> Tensor | None:
+    """The lengths, or None where every row is full."""
+    positions, numbers = inputs.shape[1], lengths.tolist()
+    if any(not 0 <= length <= positions for length in numbers):
+        raise ShapeError(f"lengths {numbers} do not fit inputs of shape {tuple(inputs.shape)}")
+    return lengths if any(length != positions for length in numbers) else None
+
+
+def _known(name: str, kinds: dict[str, Any]) -> Any:
+    if name not in kinds:
+        raise ConfigError(f"no recurrent cell is named {name!r}.{nearest(name, kinds)}")
+    return kinds[name]
+
+
+def _initialized(layer: nn.Module) -> nn.Module:
+    """Orthogonal recurrent matrices, Xavier input matrices (each gate by itself), forget bias 1, other biases 0."""
+    is_lstm = isinstance(layer, nn.LSTM | nn.LSTMCell)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            gates = parameter.chunk(4 if is_lstm else 3)
+            if "bias" in name:
+                parameter.zero_()
+                if is_lstm and "bias_ih" in name:
+                    gates[1].fill_(1)  # torch's order: input, forget, cell, output
+                continue
+            for gate in gates:
+                (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)
+    return layer

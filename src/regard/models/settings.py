@@ -10,44 +10,58 @@ class RecurrentSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cell: Literal["gru", "lstm"] = Field("lstm", description="the recurrent cell of encoder and decoder")
-    embedding_dim: int = Field(256, ge=1, description="width of the word vectors")
+    cell: Literal["gru", "lstm"] = Field(default="lstm", description="the recurrent cell of encoder and decoder")
+    embedding_dim: int = Field(default=256, ge=1, description="width of the word vectors")
     encoder_dim: int = Field(
-        256, ge=1, description="width of the encoder in each direction; its states are twice as wide"
+        default=256, ge=1, description="width of the encoder in each direction; its states are twice as wide"
     )
-    encoder_layers: int = Field(1, ge=1, description="layers of the encoder")
-    decoder_dim: int = Field(384, ge=1, description="width of the decoder's state")
-    decoder_layers: int = Field(1, ge=1, description="layers of the decoder")
+    encoder_layers: int = Field(default=1, ge=1, description="layers of the encoder")
+    decoder_dim: int = Field(default=384, ge=1, description="width of the decoder's state")
+    decoder_layers: int = Field(default=1, ge=1, description="layers of the decoder")
     readout_dim: int | None = Field(
-        None, ge=1, description="width of what the output layer reads; the word vectors' width unless given"
+        default=None, ge=1, description="width of what the output layer reads; the word vectors' width unless given"
     )
     order: Literal["luong", "bahdanau"] = Field(
-        "luong",
+        default="luong",
         description="luong: step, then attend from the new state; bahdanau: attend from the state before, then step",
     )
-    input_feeding: bool = Field(False, description="luong only: what was read at a step is part of the next input")
-    attention: str = Field("additive", description='a score\'s name; "none": a fixed context instead of attention')
-    attention_dim: int = Field(256, ge=1, description="hidden width of scores that have one (additive, location_aware)")
-    attention_options: dict[str, Any] = Field({}, description="further options of the score, e.g. rank or positions")
-    normalizer: str = Field("softmax", description="what makes weights of the scores")
-    normalizer_options: dict[str, Any] = Field({}, description="options of the normalizer, e.g. temperature")
-    window: Literal["none", "local-m", "local-p"] = Field(
-        "none", description="local attention: around the step's own number (m) or a predicted position (p)"
+    input_feeding: bool = Field(
+        default=False, description="luong only: what was read at a step is part of the next input"
     )
-    radius: float = Field(10.0, gt=0, description="D, a local window's reach to either side, in source positions")
+    attention: str = Field(
+        default="additive", description='a score\'s name; "none": a fixed context instead of attention'
+    )
+    attention_dim: int = Field(
+        default=256, ge=1, description="hidden width of scores that have one (additive, location_aware)"
+    )
+    attention_options: dict[str, Any] = Field(
+        default={}, description="further options of the score, e.g. rank or positions"
+    )
+    normalizer: str = Field(default="softmax", description="what makes weights of the scores")
+    normalizer_options: dict[str, Any] = Field(default={}, description="options of the normalizer, e.g. temperature")
+    window: Literal["none", "local-m", "local-p"] = Field(
+        default="none", description="local attention: around the step's own number (m) or a predicted position (p)"
+    )
+    radius: float = Field(
+        default=10.0, gt=0, description="D, a local window's reach to either side, in source positions"
+    )
     coverage: bool = Field(
-        False, description="the score hears the sum of all earlier weights instead of the last ones (location_aware)"
+        default=False,
+        description="the score hears the sum of all earlier weights instead of the last ones (location_aware)",
     )
     fixed_context: Literal["every_step", "start"] = Field(
-        "every_step",
+        default="every_step",
         description='with attention "none": the source\'s last state is read at every step, or starts the decoder only',
     )
     tied: Literal["none", "target", "all"] = Field(
-        "none", description="target: the output layer is the target table; all: the source uses this table as well"
+        default="none",
+        description="target: the output layer is the target table; all: the source uses this table as well",
     )
-    dropout: float = Field(0.2, ge=0, lt=1, description="on word vectors, encoder states, [state; context] and readout")
+    dropout: float = Field(
+        default=0.2, ge=0, lt=1, description="on word vectors, encoder states, [state; context] and readout"
+    )
     teacher_forcing: float = Field(
-        1.0,
+        default=1.0,
         ge=0,
         le=1,
         description="in training, the share of inputs that are right words, not the model's own choices",
