@@ -19,52 +19,68 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    steps: int | None = Field(None, gt=0, description="End after this many updates.")
+    steps: int | None = Field(default=None, gt=0, description="End after this many updates.")
     epochs: int | None = Field(
-        None,
+        default=None,
         gt=0,
         description="End after this many passes over the data. Of steps, epochs and minutes the first that is reached "
         f"ends the run; with none of them given, {UNBOUNDED_EPOCHS} epochs do.",
     )
     minutes: float | None = Field(
-        None,
+        default=None,
         gt=0,
         description="End after this much time in training, validation included; a resumed run goes on counting. "
         "How many updates fit depends on the machine, so such a run is not the same bit for bit elsewhere.",
     )
 
-    learning_rate: float = Field(1e-3, gt=0, description="The highest learning rate, reached at the warm-up's end.")
-    warmup_steps: int = Field(100, ge=0, description="Updates over which the learning rate rises linearly.")
+    learning_rate: float = Field(
+        default=1e-3, gt=0, description="The highest learning rate, reached at the warm-up's end."
+    )
+    warmup_steps: int = Field(default=100, ge=0, description="Updates over which the learning rate rises linearly.")
     decay: Literal["cosine", "linear", "inverse_sqrt", "none"] = Field(
-        "cosine", description="How the learning rate falls after the warm-up, over the rest of the run."
+        default="cosine", description="How the learning rate falls after the warm-up, over the rest of the run."
     )
-    floor: float = Field(0.05, ge=0, le=1, description="The decay never goes below this part of the learning rate.")
+    floor: float = Field(
+        default=0.05, ge=0, le=1, description="The decay never goes below this part of the learning rate."
+    )
 
-    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's memory of the gradient.")
-    beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's memory of the squared gradient.")
-    epsilon: float = Field(1e-8, gt=0, description="AdamW's guard of its division.")
-    weight_decay: float = Field(0.01, ge=0, description="AdamW's decay of matrices; biases and norms do not decay.")
-    clip: float | None = Field(1.0, gt=0, description="The longest gradient, as one norm over all parameters; or null.")
+    beta1: float = Field(default=0.9, ge=0, lt=1, description="AdamW's memory of the gradient.")
+    beta2: float = Field(default=0.98, ge=0, lt=1, description="AdamW's memory of the squared gradient.")
+    epsilon: float = Field(default=1e-8, gt=0, description="AdamW's guard of its division.")
+    weight_decay: float = Field(
+        default=0.01, ge=0, description="AdamW's decay of matrices; biases and norms do not decay."
+    )
+    clip: float | None = Field(
+        default=1.0, gt=0, description="The longest gradient, as one norm over all parameters; or null."
+    )
     accumulation: int = Field(
-        1, gt=0, description="Batches joined into one update, with exactly the gradient of the one big batch."
+        default=1, gt=0, description="Batches joined into one update, with exactly the gradient of the one big batch."
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing, for the task's loss.")
+    smoothing: float = Field(default=0.0, ge=0, lt=1, description="Label smoothing, for the task's loss.")
     precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="What the model computes in; its weights and their updates stay in fp32."
+        default="fp32", description="What the model computes in; its weights and their updates stay in fp32."
     )
 
-    validate_every: int | None = Field(None, gt=0, description="Updates between validations; null: each epoch's end.")
-    monitor: str = Field("loss", description="The validation metric that tells the best model and the early stop.")
-    better: Literal["min", "max"] = Field("min", description="Whether the monitored metric should be low or high.")
+    validate_every: int | None = Field(
+        default=None, gt=0, description="Updates between validations; null: each epoch's end."
+    )
+    monitor: str = Field(
+        default="loss", description="The validation metric that tells the best model and the early stop."
+    )
+    better: Literal["min", "max"] = Field(
+        default="min", description="Whether the monitored metric should be low or high."
+    )
     patience: int | None = Field(
-        None, gt=0, description="End after this many validations in a row without a better one; null: never."
+        default=None, gt=0, description="End after this many validations in a row without a better one; null: never."
     )
 
     save_every: int | None = Field(
-        None, gt=0, description="Updates between checkpoints; there is one at each validation besides."
+        default=None, gt=0, description="Updates between checkpoints; there is one at each validation besides."
     )
-    keep: int = Field(2, gt=0, description="Checkpoints kept, newest first; a second one covers for a damaged first.")
-    log_every: int = Field(20, gt=0, description="Updates between lines of metrics.jsonl.")
+    keep: int = Field(
+        default=2, gt=0, description="Checkpoints kept, newest first; a second one covers for a damaged first."
+    )
+    log_every: int = Field(default=20, gt=0, description="Updates between lines of metrics.jsonl.")
 
     @model_validator(mode="before")
     @classmethod
