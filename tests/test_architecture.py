@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ def _id(node: ast.Name | ast.alias) -> str:
     return node.id if isinstance(node, ast.Name) else node.name
 
 
+@cache
 def graph() -> dict[str, dict[str, set[str]]]:
     """Room → the rooms that it imports → the files that do so."""
     arrows: dict[str, dict[str, set[str]]] = {}

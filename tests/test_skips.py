@@ -14,11 +14,11 @@ def marks_in(node: ast.AST, aliases: Aliases) -> set[str]:
     """The marks that a piece of code sets: `pytest.mark.slow`, `pytest.skip(…)`, or a name that stands for one."""
     found: set[str] = set()
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute):
+        if isinstance(part, ast.Attribute) and part.attr in MARKS | set(CALLS):
             owner = ast.unparse(part.value)
-            if owner == "pytest.mark" and part.attr in MARKS:
+            if owner == "pytest.mark":
                 found.add(part.attr)
-            elif owner == "pytest" and part.attr in CALLS:
+            elif owner == "pytest":
                 found.add(CALLS[part.attr])
         elif isinstance(part, ast.Name):
             found |= aliases.get(part.id, set())
