@@ -6,9 +6,15 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from regard.errors import DataError
+
+if TYPE_CHECKING:
+    # What typeshed calls `sys.stdin.buffer`; at run time that, open files and gzip files all are buffered readers.
+    ByteStream = BinaryIO | io.BufferedIOBase
+else:
+    ByteStream = io.BufferedIOBase
 
 _GZIP = b"\x1f\x8b"
 # The four-byte marks come first: UTF-32's little-endian mark begins with UTF-16's.
@@ -52,7 +58,7 @@ def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
         raise DataError(f"{origin}: the gzip file is damaged or cut short ({error}); make or fetch it again") from error
 
 
-def decode_lines(stream: io.BufferedIOBase, origin: str) -> Iterator[str]:
+def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:
     """Lines of an open binary stream such as ``sys.stdin.buffer``; `origin` is what errors call it."""
     # A pipe may give fewer bytes than asked, so the mark is looked for in what a buffered reader has peeked.
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
