@@ -11,7 +11,7 @@ from regard.tasks.settings import settings_of
 from shared import SHARED, needs_shared
 
 
-@pytest.mark.parametrize("recipe", shipped(), ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", list(shipped()), ids=lambda recipe: recipe.name)
 def test_every_recipe_of_the_wheel_has_valid_settings(recipe, tmp_path):
     settings = check(settings_of(recipe.config["task"]), resolved(recipe.config, tmp_path))
     assert settings.task == "translation"

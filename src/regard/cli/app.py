@@ -17,12 +17,13 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         from importlib.metadata import version
 
         typer.echo(f"regard {version('regard')}")
         raise typer.Exit()
+    return asked
 
 
 @app.callback()

@@ -60,7 +60,7 @@ def command(
         app: the program.
         name: the command's name.
         examples: lines of shell, shown at the end of the command's help.
-        extra: hand options that are not known here to the function, in its context.
+        extra: options that are not known here belong to the function's last argument, a list.
     """
 
     def enter(function: Callable[..., None]) -> Callable[..., None]:
@@ -80,7 +80,7 @@ def command(
         run.__signature__ = signature.replace(parameters=own + both)  # type: ignore[attr-defined]
         run.__annotations__ = {**function.__annotations__, **shared}
         del run.__wrapped__  # typer would read the annotations through it
-        settings = {"allow_extra_args": True, "ignore_unknown_options": True} if extra else {}
+        settings = {"ignore_unknown_options": True} if extra else {}
         app.command(name, epilog=_kept(examples), context_settings=settings)(run)
         return run
 

@@ -20,7 +20,6 @@ Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's h
 Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
 Links = Annotated[Path | None, typer.Option(help="True links, a line a pair: 0-0 1-2, or 1p2 for a possible one.")]
 First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
-First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
 Predictions = Annotated[Path | None, typer.Option(help="Write the translations to this file.")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How results are written.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]

@@ -10,6 +10,10 @@ from regard.cli.console import out, say
 from regard.errors import ConfigError
 
 Name = Annotated[str | None, typer.Argument(help="W1, W2, …; all are listed if not given.", show_default=False)]
+Numbers = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="--NAME VALUE", help="An example's own options, as it prints them.", show_default=False),
+]
 Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language of the text.")]
 All = Annotated[bool, typer.Option("--all", help="Work every one.")]
 
@@ -25,14 +29,14 @@ All = Annotated[bool, typer.Option("--all", help="Work every one.")]
     """,
     extra=True,
 )
-def worked(context: typer.Context, name: Name = None, lang: Language = "en", all_: All = False) -> None:
+def worked(name: Name = None, numbers: Numbers = None, lang: Language = "en", all_: All = False) -> None:
     """Work a number of the literature step by step.
 
     With your own numbers, if you give an example's options.
     """
     from regard.worked.table import catalogue, run, run_all
 
-    options = _options(context.args)
+    options = _options(numbers or [])
     if all_:
         if name is not None or options:
             raise ConfigError("--all works every example with the literature's numbers; leave out names and numbers")

@@ -50,24 +50,29 @@ class Alignment:
         Raises:
             RegardError: the model has no attention.
         """
-        if self.weights is None:
-            raise RegardError("this model has no attention (model.attention is none): there is no alignment to show")
+        weights = self._weights()
         title = f"{self.source} → {self.target}"
         if units == "pieces":
             rows, columns = map(visible, self.target_pieces), map(visible, self.source_pieces)
-            return Matrix(self.weights, list(rows), list(columns), title)
+            return Matrix(weights, list(rows), list(columns), title)
         return Matrix(self.between_words(), list(self.target_words), list(self.source_words), title)
 
     def between_words(self) -> Tensor:
         """`(target words, source words)`; a word that was cut off has 0."""
-        rows, columns = self.weights.shape
+        weights = self._weights()
+        rows, columns = weights.shape
         return merge_to_words(
-            self.weights,
+            weights,
             _padded(self.source_word_of, columns),
             _padded(self.target_word_of, rows),
             source_count=len(self.source_words),
             target_count=len(self.target_words),
         )
+
+    def _weights(self) -> Tensor:
+        if self.weights is None:
+            raise RegardError("this model has no attention (model.attention is none): there is no alignment to show")
+        return self.weights
 
     def links(self) -> frozenset[tuple[int, int]]:
         """(source word, target word): for each target word the source word that it received most from."""

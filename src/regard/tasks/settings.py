@@ -30,7 +30,7 @@ class TranslationSettings(RunSettings):
     """From a sentence to a sentence, with the alignment between them."""
 
     task: Literal["translation"] = Field("translation", description="What the model is for.")
-    data: DataSettings = Field(default=DataSettings(), description="The pairs of sentences.")
+    data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
     model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
     search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
 
