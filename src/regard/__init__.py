@@ -20,6 +20,10 @@ _HOME = {
     "record": "regard.attention.record",
     "family": "regard.attention.family",
     "MultiHeadAttention": "regard.attention.multihead",
+    "LocalAttention": "regard.attention.local",
+    "LearnedQueries": "regard.attention.pooling",
+    "linear_attention": "regard.attention.linear",
+    "positions": "regard.attention.position",
     "load": "regard.tasks.load",
 }
 _ROOMS = {"masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
@@ -34,9 +38,13 @@ if TYPE_CHECKING:
     from regard.attention.attend import attend as attend
     from regard.attention.attend import explain as explain
     from regard.attention.family import family as family
+    from regard.attention.linear import linear_attention as linear_attention
+    from regard.attention.local import LocalAttention as LocalAttention
     from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
     from regard.attention.normalize import normalizer as normalizer
+    from regard.attention.pooling import LearnedQueries as LearnedQueries
     from regard.attention.position import position as position
+    from regard.attention.position import positions as positions
     from regard.attention.presets import preset as preset
     from regard.attention.record import record as record
     from regard.attention.score import score as score
