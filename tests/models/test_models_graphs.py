@@ -1,0 +1,20 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ["luong-additive", "bahdanau-coverage-local-p"]
+
+
+def test_a_step_compiles_whole_and_exports_for_any_lengths():
+    """B38: lengths 1, the sample's and longer, batch 1 to 4. In a process without the tests' shape checks."""
+    folder = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, str(folder / "models_graphs.py"), *NAMES],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [f"{name} agrees" for name in NAMES]
