@@ -332,8 +332,9 @@ def test_b06_no_option_loses_the_causal_mask(one, two):
 # --- sizes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(
+    ("score", "normalizer"), [(score, "softmax") for score in SCORES] + [("additive", one) for one in NORMALIZERS]
+)
 def test_b15_b42_axes_of_size_zero_and_one(score, normalizer):
     """B15, B42: the shapes follow one formula; no keys read 0."""
     made = module(score)
@@ -369,7 +370,7 @@ def test_shape_errors_show_every_shape():
     """In a Python of its own: in this suite the run-time checks speak first."""
     run_plain("""
         import torch, regard
-        from regard.errors import ConfigError
+        from regard.errors import ShapeError
         query, key, value = torch.ones(2, 3, 5), torch.ones(2, 7, 5), torch.ones(2, 7, 11)
         heads = torch.ones(2, 4, 3, 5), torch.ones(2, 3, 7, 5), torch.ones(2, 3, 7, 5)
         cases = [
