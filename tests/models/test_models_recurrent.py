@@ -13,6 +13,10 @@ from regard.layers.decoder import State
 from regard.models.recurrent import RecurrentTranslator
 
 every_variant = pytest.mark.parametrize("name", VARIANTS)
+# Each kind of decoder, cell and memory once, for promises that do not depend on how these are combined.
+few_variants = pytest.mark.parametrize(
+    "name", ["luong-gru-general", "luong-feeding-coverage", "bahdanau-gru-local-p", "bahdanau-dot", "fixed-every_step"]
+)
 
 
 def run(model, batch):
@@ -138,8 +142,8 @@ def test_a_state_is_tensors_batch_first_that_can_be_selected(name):
 @every_variant
 def test_batch_of_1_and_length_1(name):
     """B42: every axis of 1 keeps its place."""
-    for batch in (pairs((1,), (1,)), pairs((1,), (3,)), pairs((3,), (1,)), pairs((1, 1), (1, 1))):
-        model = translator(name)
+    model = translator(name)
+    for batch in (pairs((1,), (1,)), pairs((3,), (1,)), pairs((1, 1), (1, 1))):
         _, _, step = run(model, batch)
         rows, steps = batch.target_in.shape
         assert step.logits.shape == (rows, steps, TARGET_WORDS)
@@ -149,7 +153,7 @@ def test_batch_of_1_and_length_1(name):
         assert model.objective(batch).total.shape == ()
 
 
-@every_variant
+@few_variants
 def test_eval_twice_is_bitwise_equal_and_train_is_not(name):
     """B34."""
     model, batch = translator(name, dropout=0.5), pairs()
@@ -172,7 +176,7 @@ def test_saved_and_loaded(name):
     assert torch.equal(fresh.objective(batch).total, model.objective(batch).total)
 
 
-@every_variant
+@few_variants
 def test_bfloat16_autocast(name):
     """Loss in float32, near the float32 one, finite gradients."""
     model, batch = translator(name).float().train(), pairs()
