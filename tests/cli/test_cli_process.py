@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-
-import pytest
+import warnings
 
 from regard.data.phrases import phrases
 
@@ -17,7 +16,9 @@ PLAIN = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONIO
 
 def call(*arguments, stdin=b"", env=None, code=0):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
-    done = subprocess.run([*REGARD, *map(str, arguments)], input=stdin, capture_output=True, env=environment, timeout=240)
+    done = subprocess.run(
+        [*REGARD, *map(str, arguments)], input=stdin, capture_output=True, env=environment, timeout=240
+    )
     assert done.returncode == code, done.stderr.decode(errors="replace")
     return done
 
@@ -36,8 +37,11 @@ def test_help_starts_without_torch_and_at_once():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "--print-config" in done.stdout
-    if time.monotonic() - began > 5:
-        pytest.skip("the machine is too busy to tell anything about time")
+    seconds = time.monotonic() - began
+    if seconds > 3:
+        warnings.warn(
+            f"five starts took {seconds:.1f} s: the machine is busy, or starting has become slow", stacklevel=1
+        )
 
 
 def test_completion_offers_commands_and_options():
@@ -49,7 +53,7 @@ def test_completion_offers_commands_and_options():
 
 
 def test_a_plain_locale_neither_crashes_nor_garbles(run, tmp_path):
-    """B31: under PYTHONUTF8=0 and LC_ALL=C text in and out is UTF-8, from the command line, standard input and files."""
+    """B31: under PYTHONUTF8=0 and LC_ALL=C text is UTF-8 on the command line, in pipes and in files."""
     text = "à midi “Ünïcode” 中 🙂"
     typed = call("translate", run, text, "--format", "jsonl", env=PLAIN)
     assert json.loads(typed.stdout.decode("utf-8"))["source"] == text
@@ -115,4 +119,6 @@ def test_an_interrupted_training_says_how_to_go_on_and_does(tmp_path):
     assert f"regard train --resume {tmp_path / 'run'}" in "".join(said) and "Traceback" not in "".join(said)
     call("train", "--resume", tmp_path / "run", "--quiet")
     call(*arguments, "--run", tmp_path / "whole", "--quiet")
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
