@@ -86,10 +86,10 @@ RELATIONS = {
     "after": {"en": "after", "fr": "après", "de": "nach", "es": "después de", "zh": "后"},
 }
 MANNERS = {
-    "about": {"en": "about", "fr": "environ", "de": "etwa", "es": "aproximadamente", "zh": "大约"},
-    "almost": {"en": "almost", "fr": "presque", "de": "fast", "es": "casi", "zh": "将近"},
-    "exactly": {"en": "exactly", "fr": "exactement", "de": "genau", "es": "exactamente", "zh": "正好"},
-    "only": {"en": "only", "fr": "seulement", "de": "nur", "es": "solo", "zh": "只有"},
+    "about": {"en": "about", "fr": "environ", "de": "etwa", "es": "aproximadamente", "zh": "约"},
+    "almost": {"en": "almost", "fr": "presque", "de": "fast", "es": "casi", "zh": "近"},
+    "exactly": {"en": "exactly", "fr": "exactement", "de": "genau", "es": "exactamente", "zh": "整"},
+    "only": {"en": "only", "fr": "seulement", "de": "nur", "es": "solo", "zh": "仅"},
 }
 LANGUAGES = tuple(TEMPLATES)
 TIME_FIRST = ("en",)
@@ -101,9 +101,9 @@ QUANTITIES = (
     "area-square-meter",
 )  # fmt: skip
 # Coins that several countries share, so that the country must be read to be translated.
-CURRENCIES = ("EUR", "CAD", "AUD", "MXN", "ARS", "CLP", "DKK", "NOK")
+CURRENCIES = ("EUR", "CAD", "DKK", "NOK", "SEK", "ISK", "CZK")
 # babel gives a currency's name whole; this is what the coin is called at its end in Chinese.
-_CHINESE_COINS = ("欧元", "比索", "克朗", "元")
+_CHINESE_COINS = ("欧元", "克朗", "元")
 _COIN_FIRST = ("fr", "es")
 _DATE_FIELDS = {"y": "year", "M": "month", "d": "day", "E": "weekday"}
 _TOKEN = re.compile(r"\{(\w+)\}|\[(\w+):([^\]]+)\]|([^\[{]+)")
@@ -139,9 +139,14 @@ def _date_tokens(language: str, form: Form) -> tuple[tuple[str, str | None], ...
     short = Locale.parse(language).datetime_skeletons["MMMMd"]
     pattern = short if form == "short" else get_date_format(form, language)
     return tuple(
-        (_plain(token), None) if isinstance(token, str) else (token[0] * token[1], _DATE_FIELDS[token[0]])
+        (_plain(token), None) if isinstance(token, str) else (_letters(language, *token), _DATE_FIELDS[token[0]])
         for _, token in tokenize_pattern(pattern.pattern)
     )
+
+
+def _letters(language: str, letter: str, width: int) -> str:
+    # Chinese people rather write 周五 for Friday than 星期五, which CLDR calls the abbreviated form.
+    return letter * (3 if language == "zh" and letter == "E" else width)
 
 
 def _alike(day: date, token: str) -> date:
