@@ -36,6 +36,7 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all set
     regard train settings.yaml seed=3
     regard train --resume runs/de-en
     regard train translation --print-config
+    torchrun --nproc-per-node 2 -m -- regard train translation --source a.txt --target b.txt --run runs/two
     """,
 )
 def train(
@@ -86,18 +87,21 @@ def train(
     if print_config:
         out(as_yaml(check(kind, tree)).strip("\n"))
         return
-    from regard.tasks.fit import fit
+    from regard.tasks.fit import fit, is_first
     from regard.tasks.task import find_task
 
     checked = check(kind, tree, also=find_task(tree["task"]).problems)
     folder = resume or run or _free(checked.task)
 
-    say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
+    if is_first():
+        say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
     try:
         results = fit(checked, folder, resume=resume is not None, progress=progress(), say=warn)
     except KeyboardInterrupt as stop:  # before the first update; afterwards training saves its place and says so itself
         complain(f"stopped. Go on with: regard train --resume {folder}")
         raise typer.Exit(INTERRUPTED) from stop
+    if not is_first():
+        return
     out(f"{checked.task} trained for {results['steps']} steps; the best weights are in {folder}")
     for name, value in results["best"].items():
         out(f"{name}\t{value:.6g}")
