@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attended import Attended
-from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score
+from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.masks import MaskLike
 from regard.attention.normalize import normalizer as normalizer
 from regard.attention.score import Prepared, Score
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         self.score = made
         self.normalizer = as_normalizer(normalizer)
         self.refocus = _steps(refocus)
-        self.dropout = dropout
+        self.dropout = checked_dropout(dropout)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         """What depends on the keys alone, made once a sequence and passed in the key's place."""

@@ -69,6 +69,7 @@ class Attended:
                 "these weights were not made with the context, and what made it is gone (it passed through "
                 "torch.compile, torch.export, vmap or a tree map). Call attend(…, weights=True)"
             )
+        self._source.check()
         return self._source
 
     def __repr__(self) -> str:
@@ -78,10 +79,33 @@ class Attended:
 
 @dataclass(frozen=True)
 class Source:
-    """How to make the weights again from what made the context."""
+    """How to make the weights again from what made the context.
+
+    Attributes:
+        weights: makes them.
+        log_weights: makes their logarithms.
+        unchanged: whether what they are made from is as it was at the call.
+    """
 
     weights: Callable[[], Tensor]
     log_weights: Callable[[], Tensor]
+    unchanged: Callable[[], bool] = lambda: True
+
+    def check(self) -> None:
+        """What was changed since the call would give weights that never made the context."""
+        if not self.unchanged():
+            raise RegardError(
+                "these weights are made on first access, and what they are made from (query, key or bias) was changed "
+                "in place after the call, by an optimizer's step perhaps. Look earlier, or call attend(…, weights=True)"
+            )
+
+
+def watched(*tensors: Tensor | None) -> Callable[[], bool]:
+    """Whether these tensors are unchanged since now; those of inference mode do not count their changes."""
+    if torch.compiler.is_compiling():
+        return lambda: True
+    counts = [(tensor, tensor._version) for tensor in tensors if tensor is not None and not tensor.is_inference()]
+    return lambda: all(tensor._version == count for tensor, count in counts)
 
 
 _FIELDS = ("context", "_weights", "_log_weights", "log_prob")

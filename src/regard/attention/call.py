@@ -1,5 +1,7 @@
 """One call of attend: its parts resolved and checked, the path chosen, the paths walked."""
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import guard as guarding
-from regard.attention.attended import Attended, Source, transformed
-from regard.attention.functional import wide
+from regard.attention.attended import Attended, Source, transformed, watched
+from regard.attention.functional import dot, wide
 from regard.attention.linear import Linear, linear_attention
-from regard.attention.masks import Causal, Joined, Mask, MaskLike, Padding, Sizes, as_mask
+from regard.attention.masks import Causal, Joined, Mask, MaskLike, Padding, Sizes, as_mask, padding
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
 from regard.attention.score import Bound, DotProduct, Prepared, Score, scores
 from regard.errors import ConfigError, MaskError, ShapeError
@@ -23,34 +25,45 @@ ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
 RefocusLike = Sequence[Callable[[Tensor], Tensor]] | Callable[[Tensor], Tensor]
 
-_ready: dict[tuple[str, str], Any] = {}
+# Parts that `attend` was given by name: made once, and nobody else holds them. A module makes its own.
+_made: dict[tuple[str, str], Any] = {}
 
 
 def as_score(given: ScoreLike) -> Score | Bound:
-    """A score given by name (if it has no parameters) or made already."""
-    return given if not isinstance(given, str) else _by_name(scores, given)
+    """A score made already, or by its name (if it has no parameters) a new one."""
+    return given if not isinstance(given, str) else _new(scores, given)
 
 
 def as_normalizer(given: NormalizerLike) -> Normalizer:
-    """A normalizer given by name or made already."""
-    made: Normalizer = given if not isinstance(given, str) else _by_name(normalizers, given)
+    """A normalizer made already, or by its name a new one."""
+    made: Normalizer = given if not isinstance(given, str) else _new(normalizers, given)
     return made
 
 
-def _by_name(registry: Any, name: str) -> Any:
-    """Parts without parameters are the same for every call and made once."""
-    if (registry.kind, name) not in _ready:
-        try:
-            part = registry.make(name)
-        except ConfigError as error:
-            if name not in registry:
-                raise
-            raise ConfigError(
-                f"the {registry.kind} {name!r} has sizes or parameters: make it once with "
-                f"regard.{registry.kind}({name!r}, …) and pass that instead of its name"
-            ) from error
-        _ready[registry.kind, name] = part
-    return _ready[registry.kind, name]
+def checked_dropout(dropout: float) -> float:
+    if not 0.0 <= dropout <= 1.0:
+        raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
+    return dropout
+
+
+def _new(registry: Any, name: str) -> Any:
+    try:
+        return registry.make(name)
+    except ConfigError as error:
+        if name not in registry:
+            raise
+        raise ConfigError(
+            f"the {registry.kind} {name!r} has sizes or parameters: make it once with "
+            f"regard.{registry.kind}({name!r}, …) and pass that instead of its name"
+        ) from error
+
+
+def _once(registry: Any, given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    if (registry.kind, given) not in _made:
+        _made[registry.kind, given] = _new(registry, given)
+    return _made[registry.kind, given]
 
 
 @dataclass(frozen=True)
@@ -85,20 +98,18 @@ class Call:
         prepared = key if isinstance(key, Prepared) else None
         plain = key.key if isinstance(key, Prepared) else key
         sizes = _sizes(query, plain, value)
-        if not 0.0 <= dropout <= 1.0:
-            raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
         steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
         return Call(
             query,
             plain,
             prepared,
             value,
-            as_score(score),
-            as_normalizer(normalizer),
+            _once(scores, score),
+            _once(normalizers, normalizer),
             None if mask is None else as_mask(mask),
             _checked_bias(bias, sizes, query.ndim),
             steps,
-            dropout,
+            checked_dropout(dropout),
             sizes,
         )
 
@@ -166,6 +177,9 @@ class Call:
         if self.mask is None:
             return None
         drawn = self.mask.draw(self.sizes, self.query.device)
+        if not torch.compiler.is_compiling() and drawn._is_view():
+            # Perhaps the caller's own tensor, such as what a pointer may still choose, which the next step changes.
+            drawn = drawn.clone()
         if self.query.ndim == 3:
             if drawn.shape[1] != 1:
                 raise MaskError(
@@ -199,14 +213,16 @@ class Call:
     def _ready(self) -> Prepared:
         return self.score.prepare(self.key) if self.prepared is None else self.prepared
 
-    def _for_all_heads(self, prepared: Prepared) -> Prepared:
+    def _for_all_heads(self, tensor: Tensor) -> Tensor:
+        """(batch, key_heads, …) -> (batch, heads, …)."""
         share = 1 if self.query.ndim == 3 else self.query.shape[1] // self.key.shape[1]
-        if share == 1:
-            return prepared
-        return Prepared(*(tensor.repeat_interleave(share, dim=1) for tensor in prepared))
+        return tensor if share == 1 else tensor.repeat_interleave(share, dim=1)
 
-    def _scores(self, prepared: Prepared) -> Tensor:
-        scores = self.score(self.query, self._for_all_heads(prepared))
+    def _scores(self) -> Tensor:
+        scores = self.score(self.query, Prepared(*map(self._for_all_heads, self._ready())))
+        return self._biased(scores)
+
+    def _biased(self, scores: Tensor) -> Tensor:
         return scores if self.bias is None else scores + wide(self.bias)
 
     def _refocused(self, weights: Tensor, keep: Tensor | None) -> Tensor:
@@ -218,12 +234,13 @@ class Call:
         return weights if keep is None else torch.where(keep, weights, 0.0)
 
     def _explicit(self, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
-        scores = self._scores(self._ready())
+        scores = self._scores()
         normalized = self.normalizer(scores, keep)
         log_prob = None
         if self.normalizer.draws:
             chosen = normalized.detach() > 0.5
-            log_prob = torch.where(chosen, self.normalizer.log_weights(scores, keep), 0.0).sum(-1).to(self.query.dtype)
+            log_prob = torch.where(chosen, self.normalizer.log_weights(scores, keep), 0.0).sum(-1, keepdim=True)
+            log_prob = guarding.spoil(log_prob, spoiled).squeeze(-1).to(self.query.dtype)
         weights = self._refocused(normalized, keep)
         context = None if self.value is None else guarding.spoil(self._read(weights), spoiled)
 
@@ -234,10 +251,8 @@ class Call:
         return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
 
     def _read(self, weights: Tensor) -> Tensor:
-        value = self.value
-        assert value is not None
-        if self.query.ndim == 4 and value.shape[1] != self.query.shape[1]:
-            value = value.repeat_interleave(self.query.shape[1] // value.shape[1], dim=1)
+        assert self.value is not None
+        value = self._for_all_heads(self.value)
         if self.dropout > 0:
             weights = F.dropout(weights, self.dropout)
         return torch.matmul(weights.to(value.dtype), value).to(self.query.dtype)
@@ -254,36 +269,49 @@ class Call:
         context = linear_attention(
             self.query, self.key, self.value, feature_map=self.score.feature_map, causal=bool(causal), keep=keep
         )
-        return Attended(context.to(self.query.dtype), source=self._again(self._ready, self.draw, None))
+        # The weights are made under the padding of now, whatever becomes of the caller's lengths.
+        padded = [] if keep is None else [padding(keep=keep.clone())]
+        again = replace(self, mask=functools.reduce(operator.and_, [*causal, *padded]) if masks else None)
+        return Attended(
+            context.to(self.query.dtype), source=self._again(self._scores, again.draw, None, self.query, self.key)
+        )
 
     def _fused(self, keep: Tensor | None, spoiled: Tensor | None, causal: bool) -> Attended:
         assert isinstance(self.score, DotProduct) and self.value is not None
-        prepared = self._ready()
-        left, right, scale = self.score.dot_form(self.query, prepared)
-        scale = scale / float(self.normalizer.temperature)
+        left, right, factor = self.score.dot_form(self.query, self._ready())
+        scale = factor / float(self.normalizer.temperature)
         bias = self.bias if self.bias is None else wide(self.bias) / float(self.normalizer.temperature)
-        value = self.value
+        sides = left, right, self.value
         if not torch.is_autocast_enabled(left.device.type):
-            kind = torch.promote_types(left.dtype, value.dtype)
-            left, right, value = left.to(kind), right.to(kind), value.to(kind)
-        context = fused(left, right, value, keep=keep, bias=bias, causal=causal and keep is None, scale=scale)
+            kind = torch.promote_types(left.dtype, self.value.dtype)
+            sides = left.to(kind), right.to(kind), self.value.to(kind)
+        context = fused(*sides, keep=keep, bias=bias, causal=keep is None and causal, scale=scale)
         context = guarding.spoil(context.to(self.query.dtype), spoiled)
         seen = self.draw if keep is None else lambda: keep
-        return Attended(context, source=self._again(lambda: prepared, seen, spoiled))
+
+        def scores() -> Tensor:
+            # From the two sides, not from the score's parameters, which an optimizer may have changed meanwhile.
+            return self._biased(dot(left, self._for_all_heads(right), factor))
+
+        return Attended(context, source=self._again(scores, seen, spoiled, left, right))
 
     def _again(
-        self, prepared: Callable[[], Prepared], seen: Callable[[], Tensor | None], spoiled: Tensor | None
+        self,
+        scores: Callable[[], Tensor],
+        seen: Callable[[], Tensor | None],
+        spoiled: Tensor | None,
+        *made_from: Tensor,
     ) -> Source:
         """How to make the weights after a path that did not form them."""
 
         def by(make: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[], Tensor]:
             def made() -> Tensor:
                 keep = seen()
-                return guarding.spoil(make(self._scores(prepared()), keep), spoiled, keep).to(self.query.dtype)
+                return guarding.spoil(make(scores(), keep), spoiled, keep).to(self.query.dtype)
 
             return made
 
-        return Source(by(self.normalizer), by(self.normalizer.log_weights))
+        return Source(by(self.normalizer), by(self.normalizer.log_weights), watched(*made_from, self.bias))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -327,8 +355,11 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     kinds = {tensor.dtype for tensor in tensors}
     if not all(kind.is_floating_point for kind in kinds):
         raise ShapeError(f"query, key and value must be floating point; got {sorted(map(str, kinds))}")
-    if len(kinds) > 1 and not torch.is_autocast_enabled(query.device.type):
-        raise ShapeError(f"query, key and value must have one dtype (outside autocast); got {sorted(map(str, kinds))}")
+    if len(kinds) > 1 and (torch.float64 in kinds or not torch.is_autocast_enabled(query.device.type)):
+        raise ShapeError(
+            "query, key and value must have one dtype (outside autocast, which never changes float64); "
+            f"got {sorted(map(str, kinds))}"
+        )
     heads = query.shape[1] if query.ndim == 4 else 1
     return Sizes(query.shape[0], heads, query.shape[-2], key.shape[-2])
 

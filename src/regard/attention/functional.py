@@ -101,20 +101,32 @@ def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
 def unit(vectors: Tensor) -> Tensor:
     """Each vector divided by its length; shorter than 1e-12 has no direction and becomes 0, with gradient 0."""
     vectors = wide(vectors)
+    if vectors.shape[-1]:
+        # The square of 1e20 is no float32: long vectors are shortened first, which leaves their direction.
+        vectors = vectors / vectors.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     has_direction = length > 1e-12
     return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
 
 
 def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor:
-    """A number a query, of shape (batch,), (batch, queries) or (batch, heads, queries), made to multiply the rows."""
+    """A number a query, made to multiply the rows, which are (batch, [heads,] queries, …).
+
+    Of shape (), (batch,), (batch, queries) or (batch, heads, queries), an axis of 1 serving all; without an axis of
+    heads it serves every head.
+    """
     if not isinstance(number, Tensor):
         return number
-    if number.shape != rows.shape[: number.ndim]:
+    of_heads = number.unsqueeze(1) if number.ndim == 2 and rows.ndim == 4 else number
+    wanted = (*rows.shape[:-1], 1)[: of_heads.ndim]
+    if of_heads.ndim > rows.ndim or any(
+        have not in (1, want) for have, want in zip(of_heads.shape, wanted, strict=True)
+    ):
         raise ShapeError(
-            f"{what} has shape {tuple(number.shape)}; expected a number or the first axes of {tuple(rows.shape[:-1])}"
+            f"{what} has shape {tuple(number.shape)}; expected a number, (batch,), (batch, queries) or (batch, heads, "
+            f"queries) for {tuple(rows.shape[:-1])}"
         )
-    return wide(number).reshape(number.shape + (1,) * (rows.ndim - number.ndim))
+    return wide(of_heads).reshape(of_heads.shape + (1,) * (rows.ndim - of_heads.ndim))
 
 
 def check_width(what: str, tensor: Tensor, expected: int) -> None:

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from regard.attention.functional import wide
+from regard.attention.functional import full_precision, wide
 from regard.attention.guard import finite_rows
+from regard.attention.projection import apart
 from regard.attention.score import DotProduct, Prepared, scores
 from regard.errors import ConfigError, MaskError, ShapeError, nearest
 from regard.kernels import linear as kernel
@@ -43,7 +44,7 @@ class Linear(DotProduct):
         self.feature_map = _feature_map(feature_map)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        return Prepared(key, self.feature_map(wide(key)))
+        return Prepared(key, apart(lambda rows: self.feature_map(wide(rows)), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         return self.feature_map(wide(query)), prepared.projected, 1.0
@@ -89,9 +90,10 @@ def linear_attention(
     query, spoiled_query = finite_rows(query)
     spoiled = (spoiled_key | spoiled_value) & seen
     group = _Group.of(query, key)
-    features, values = group.keys(_hide(phi(wide(key)), seen)), group.keys(_hide(wide(clean), seen))
     read = _read_causal if causal else kernel.read_all
-    context = group.undo(read(group.queries(phi(wide(query))), features, values))
+    with full_precision(query):  # sums over the whole length
+        features, values = group.keys(_hide(phi(wide(key)), seen)), group.keys(_hide(wide(clean), seen))
+        context = group.undo(read(group.queries(phi(wide(query))), features, values))
     reach = _up_to if causal else _anywhere
     spoiled, seen = (group.repeat(reach(flag, query.shape[-2])) for flag in (spoiled, seen))
     return torch.where((spoiled | (spoiled_query & seen)).unsqueeze(-1), torch.nan, context).to(value.dtype)
@@ -125,11 +127,12 @@ def linear_step(
     seen = _seen(query, key, value, keep)
     group = _Group.of(query, key)
     # Hidden keys are cleared before φ as well: the gradient of φ at NaN is NaN, and 0 · NaN is NaN.
-    features = group.keys(_hide(phi(_hide(wide(key), seen)), seen))
     values = group.keys(_hide(wide(value), seen))
     memory = None if state is None else group.keys(state.memory)
     chunk = kernel.CHUNK if query.shape[-2] > 1 else 1
-    context, memory = kernel.read_past(group.queries(phi(wide(query))), features, values, memory, chunk)
+    with full_precision(query):
+        features = group.keys(_hide(phi(_hide(wide(key), seen)), seen))
+        context, memory = kernel.read_past(group.queries(phi(wide(query))), features, values, memory, chunk)
     return group.undo(context).to(value.dtype), LinearState(memory.squeeze(2) if group.size else memory)
 
 

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from regard.attention import masks
 from regard.attention.attend import Attended, attend
-from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score
+from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
 from regard.attention.masks import Mask, MaskLike
 from regard.attention.refocus import gaussian_window
 from regard.attention.score import Prepared
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ShapeError
 
 
 class Focus(NamedTuple):
@@ -103,6 +103,8 @@ class Predictive(nn.Module):
             lengths: S, the number of real keys of each item; they come first.
             positions: not used: the query decides.
         """
+        if lengths.shape != query.shape[:1]:
+            raise ShapeError(f"lengths are one number an item: {tuple(lengths.shape)} for query {tuple(query.shape)}")
         rows, _ = finite_rows(query)  # a query of padding that is not finite must not touch the gradient of W and v
         share = torch.sigmoid(wide(self.vector(torch.tanh(self.hidden(rows)))).squeeze(-1))
         center = lengths.to(query.device).unsqueeze(-1) * share
@@ -138,7 +140,7 @@ class LocalAttention(nn.Module):
         self.score: Any = as_score(score)
         self.normalizer = as_normalizer(normalizer)
         self.focus = _focus(kind, radius, query_dim)
-        self.dropout = dropout
+        self.dropout = checked_dropout(dropout)
 
     def prepare(self, key: Float[Tensor, "batch keys key_dim"]) -> Prepared:
         """What depends on the keys alone, made once a sequence and passed in the key's place."""

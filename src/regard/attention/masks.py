@@ -134,8 +134,8 @@ class Around(Mask):
             center = center.reshape(1, 1, 1)
         positions = torch.arange(sizes.keys, device=device, dtype=center.dtype)
         # A center that was computed misses a whole number by a rounding or two; its edge keys are still in.
-        slack = 8 * torch.finfo(center.dtype).eps * max(sizes.keys, 1)
-        return (positions - center[..., None]).abs() <= self.radius + slack
+        slack = 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
+        return (positions - center[..., None]).abs() <= (self.radius + slack)[..., None]
 
     def __repr__(self) -> str:
         return f"around(radius={self.radius})"
@@ -300,21 +300,17 @@ def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | Non
             f"lengths are one number an item, but their shape is {tuple(lengths.shape)}; for a (batch, keys) mask "
             "write padding(keep=mask)"
         )
-    if lengths.dtype == torch.bool or lengths.is_floating_point():
-        if lengths.numel():
-            raise MaskError(f"lengths must be whole numbers, one an item; they are {lengths.dtype}")
-        lengths = lengths.long()
-    return Padding(lengths, None)
+    return Padding(_whole("padding(lengths)", lengths), None)
 
 
-def prefix(n: int | Int[Tensor, "*batch"]) -> Mask:
-    """Keys before position n, for every query; `prefix(n) | causal()` is a prefix language model."""
-    return Prefix(n)
+def prefix(n: int | Int[Tensor, "*batch"] | Sequence[int]) -> Mask:
+    """Keys before position n, one number or one an item; `prefix(n) | causal()` is a prefix language model."""
+    return Prefix(n if isinstance(n, int) else _whole("prefix(n)", n))
 
 
-def document(ids: Int[Tensor, "*batch positions"]) -> Mask:
+def document(ids: Int[Tensor, "*batch positions"] | Sequence[Any]) -> Mask:
     """Positions of one document see each other: ids (batch, keys) or (keys,), equal where the document is one."""
-    return Document(ids)
+    return Document(_whole("document(ids)", ids))
 
 
 def keep(tensor: Bool[Tensor, "..."]) -> Mask:
@@ -337,6 +333,13 @@ def _check_anchor(anchor: str) -> str:
     if anchor not in ANCHORS:
         raise MaskError(f"no anchor is named {anchor!r}.{nearest(anchor, ANCHORS)}")
     return anchor
+
+
+def _whole(what: str, given: Any) -> Tensor:
+    numbers = torch.as_tensor(given)
+    if numbers.numel() and (numbers.dtype == torch.bool or numbers.is_floating_point()):
+        raise MaskError(f"{what} takes whole numbers; they are {numbers.dtype}")
+    return numbers if numbers.numel() else numbers.long()
 
 
 def _check_bool(what: str, tensor: Tensor) -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import Attended, attend
-from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score
+from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.masks import MaskLike
 from regard.attention.projection import needs_guard, project
 from regard.attention.score import Bound, PerHead, Prepared, Score
@@ -116,7 +116,7 @@ class MultiHeadAttention(nn.Module):
         if position is not None and kind not in ("rotate", "bias"):
             advice = "give it as score=" if kind == "score" else "add it to the input before the attention"
             raise ConfigError(f"position= takes a part of kind rotate or bias, got {kind!r}; {advice}")
-        self.dim, self.heads, self.key_heads, self.dropout = dim, heads, key_heads, dropout
+        self.dim, self.heads, self.key_heads, self.dropout = dim, heads, key_heads, checked_dropout(dropout)
         self.query, self.key, self.value, self.output = projections
         self.score = _score(score, heads)
         self.normalizer = as_normalizer(normalizer)
@@ -158,7 +158,8 @@ class MultiHeadAttention(nn.Module):
             )
         if key is None:
             key_positions = query_positions if key_positions is None else key_positions
-        guarded = mask is not None and needs_guard(x for x in (query, key, value) if isinstance(x, Tensor))
+        asked_of = (*key.prepared, key.value) if isinstance(key, Projected) else (key, value)
+        guarded = mask is not None and needs_guard(x for x in (query, *asked_of) if x is not None)
         if not isinstance(key, Projected):
             key = self._project(query if key is None else key, value, key_positions, guarded)
         asked = self._split(project(self.query, query, guarded), self.heads)
@@ -255,6 +256,8 @@ def _score(given: ScoreLike | Sequence[ScoreLike], heads: int) -> Any:
     each: list[Any] = [as_score(one) for one in given]
     if len(each) != heads:
         raise ConfigError(f"{len(each)} scores were given for {heads} heads: give one for all, or one a head")
+    if any(isinstance(one, Bound) for one in each):
+        raise ConfigError("a bound score holds for one call; give the module the scores themselves")
     return PerHead(each)
 
 

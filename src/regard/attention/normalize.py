@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.functional import wide
+from regard.attention.functional import per_query, wide
 from regard.errors import ConfigError
 from regard.registry import Registry
 
@@ -27,7 +27,8 @@ class Normalizer(nn.Module):
         draws: whether the weights are a random draw, so that a second call differs.
 
     Args:
-        temperature: scores are divided by it first; above 0.
+        temperature: scores are divided by it first; above 0. A number or a tensor of shape (), (batch,), (batch,
+            queries) or (batch, heads, queries), where an axis of 1 serves all; a Parameter is learned.
     """
 
     sums_to_one: bool = True
@@ -58,12 +59,15 @@ class Normalizer(nn.Module):
     # What stands for a hidden score while the weights are computed; −inf takes no part in an exponential or a maximum.
     hidden_score: float = -torch.inf
 
+    def _per_query(self, scores: Tensor) -> float | Tensor:
+        return per_query(self.temperature, scores, "temperature")
+
     def _visible(self, scores: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         scores = wide(scores)
         seen = scores != -torch.inf
         keep = seen if keep is None else seen & keep
         if isinstance(self.temperature, Tensor) or self.temperature != 1.0:
-            scores = scores / self.temperature
+            scores = scores / self._per_query(scores)
         scores = torch.where(keep, scores, self.hidden_score)
         # A row without any visible key would be 0/0; it is computed on zeros and hidden afterwards, gradient included.
         return torch.where(keep.any(-1, keepdim=True), scores, 0.0), keep
@@ -153,6 +157,11 @@ class Sigmoid(Normalizer):
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.sigmoid(scores)
 
+    def log_weights(self, scores: Scores, keep: Keep | None = None) -> Scores:
+        """Straight from the scores, as softmax's."""
+        scores, keep = self._visible(scores, keep)
+        return torch.where(keep, torch.nn.functional.logsigmoid(torch.where(keep, scores, 0.0)), -torch.inf)
+
 
 @normalizers.register("sum")
 class Sum(Normalizer):
@@ -209,13 +218,13 @@ class Gumbel(Softmax):
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         # The noise belongs to the scores before the temperature, which sharpens both alike.
-        soft = torch.softmax(scores + _gumbel_noise(scores) / self.temperature, dim=-1)
+        soft = torch.softmax(scores + _gumbel_noise(scores) / self._per_query(scores), dim=-1)
         hard = _one_hot(soft.argmax(-1), soft)
         return hard + (soft - soft.detach())
 
     def log_weights(self, scores: Scores, keep: Keep | None = None) -> Scores:
         """Of the distribution that is drawn from, which the temperature does not change."""
-        return super().log_weights(wide(scores) * self.temperature, keep)
+        return super().log_weights(wide(scores) * self._per_query(scores), keep)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

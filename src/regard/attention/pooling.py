@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import Attended, attend
-from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score
+from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.masks import MaskLike
 from regard.attention.score import Prepared
 from regard.errors import ConfigError
@@ -38,7 +38,7 @@ class LearnedQueries(nn.Module):
         self.queries = nn.Parameter(torch.empty(queries, dim).normal_(std=dim**-0.5))
         self.score = as_score(score)
         self.normalizer = as_normalizer(normalizer)
-        self.dropout = dropout
+        self.dropout = checked_dropout(dropout)
 
     def forward(
         self,

@@ -21,6 +21,11 @@ def needs_guard(inputs: Iterable[Tensor]) -> bool:
     return blind or not bool(guard.is_safe(*tensors))
 
 
+def apart(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:
+    """What is made of each key; whether it is padding is not known here, so rows that are not finite stay out."""
+    return project(make, key, needs_guard([key]))
+
+
 def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) -> Tensor:
     """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN."""
     if isinstance(projection, nn.Linear) and x.shape[-1] != projection.in_features:

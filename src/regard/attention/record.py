@@ -78,8 +78,10 @@ def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
     Raises:
         RecordError: at the start if a name or pattern fits no module; on access if it never fired.
     """
-    modules = dict(model.named_modules())
-    watched = [name for name, module in modules.items() if _selected(select, name, module)]
+    modules = dict(model.named_modules(remove_duplicate=False))
+    # A module that stands at two places has two names; unasked, the first will do.
+    searched = dict(model.named_modules()) if select is None else modules
+    watched = [name for name, module in searched.items() if _selected(select, name, module)]
     for pattern in _patterns(select):
         if not any(fnmatch.fnmatchcase(name, pattern) for name in modules):
             raise RecordError(f"no module fits {pattern!r}.{nearest(pattern, (name for name in modules if name))}")

@@ -21,14 +21,12 @@ def interpolate(previous: Tensor, gate: float | Tensor) -> Refocus:
     """`g · w + (1 − g) · w_previous` (Graves 2014, eq. 7).
 
     Args:
-        previous: the weights of the step before, (batch, keys) or the shape of the weights.
+        previous: the weights of the step before, (batch, keys), (batch, queries, keys) or the shape of the weights.
         gate: g in [0, 1], a number or a tensor of shape (batch,), (batch, queries) or (batch, heads, queries).
     """
 
     def apply(weights: Weights) -> Weights:
-        earlier = wide(previous)
-        if earlier.ndim == 2:
-            earlier = earlier.reshape(earlier.shape[0], *(1,) * (weights.ndim - 2), earlier.shape[-1])
+        earlier = _rows(wide(previous), weights, weights.shape[-1], "previous")
         share = per_query(gate, weights, "gate")
         return share * weights + (1 - share) * earlier
 
@@ -47,8 +45,8 @@ def shift(kernel: Float[Tensor, "*lead shifts"]) -> Refocus:
 
     def apply(weights: Weights) -> Weights:
         shares = wide(kernel)
-        if shares.ndim == 2:
-            shares = shares.reshape(shares.shape[0], *(1,) * (weights.ndim - 2), shares.shape[-1])
+        if shares.ndim > 1:
+            shares = _rows(shares, weights, shares.shape[-1], "the shift kernel")
         reach = shares.shape[-1] // 2
         moved = [shares[..., s : s + 1] * weights.roll(s - reach, dims=-1) for s in range(shares.shape[-1])]
         return torch.stack(moved).sum(0)
@@ -86,21 +84,32 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
 
     Args:
         center: p, (batch, queries) or (batch, heads, queries), in key positions from 0, real-valued.
-        sigma: σ in key positions, a number above 0 or a tensor shaped as the center; Luong takes half the radius.
+        sigma: σ in key positions, a number above 0 or a tensor: one number, or shaped as the center may be; Luong
+            takes half the radius.
     """
     if isinstance(sigma, int | float) and not sigma > 0:
         raise ConfigError(f"sigma must be above 0; it was {sigma}")
 
     def apply(weights: Weights) -> Weights:
-        middle = wide(center)
-        if middle.ndim == 2 and weights.ndim == 4:
-            middle = middle.unsqueeze(1)
-        width = wide(sigma).reshape(middle.shape).unsqueeze(-1) if isinstance(sigma, Tensor) and sigma.ndim else sigma
-        positions = torch.arange(weights.shape[-1], device=weights.device, dtype=middle.dtype)
-        distance = positions - middle.unsqueeze(-1)
+        middle = _rows(wide(center).unsqueeze(-1), weights, 1, "the center")
+        width = per_query(sigma, weights, "sigma")
+        distance = torch.arange(weights.shape[-1], device=weights.device, dtype=middle.dtype) - middle
         return weights * torch.exp(-(distance**2) / (2 * width**2))
 
     return apply
+
+
+def _rows(rows: Tensor, weights: Tensor, width: int, what: str) -> Tensor:
+    """Rows of (batch, width), (batch, queries, width) or (batch, heads, queries, width) beside those of the weights."""
+    given = tuple(rows.shape)
+    if rows.ndim == 2:
+        rows = rows.unsqueeze(1)
+    if rows.ndim == 3 and weights.ndim == 4:
+        rows = rows.unsqueeze(1)
+    wanted = (*weights.shape[:-1], width)
+    if rows.ndim != weights.ndim or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
+        raise ShapeError(f"{what} has rows of shape {given}, which do not fit weights of {tuple(weights.shape)}")
+    return rows
 
 
 def _traced() -> bool:

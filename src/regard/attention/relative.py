@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.functional import wide
+from regard.attention.functional import full_precision, wide
 from regard.attention.position import POSITIONS
 from regard.attention.score import Prepared, Score, score
 from regard.errors import ConfigError, ShapeError
@@ -60,7 +60,8 @@ class Shaw(Score):
         if query.shape[-1] != self.weight.shape[1]:
             raise ShapeError(f"shaw was made for queries of width {self.weight.shape[1]}, got {tuple(query.shape)}")
         inner: Tensor = self.score(query, prepared)
-        by_distance = wide(torch.matmul(wide(query) * self.scale, wide(self.weight).T))  # (…, queries, 2k + 1)
+        with full_precision(query):
+            by_distance = torch.matmul(wide(query) * self.scale, wide(self.weight).T)  # (…, queries, 2k + 1)
         distance = key_positions.unsqueeze(-2) - query_positions.unsqueeze(-1)  # j − i, (batch, queries, keys)
         index = distance.clamp(-self.clip, self.clip) + self.clip
         if query.dim() == 4:

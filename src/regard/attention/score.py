@@ -27,6 +27,7 @@ from regard.attention.functional import (
     weigh_pairs,
     wide,
 )
+from regard.attention.projection import apart
 from regard.errors import ConfigError, ShapeError
 from regard.registry import Registry
 
@@ -165,7 +166,7 @@ class General(DotProduct):
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         check_width("key", key, self.key_dim)
-        return Prepared(key, key if self.rank is None else F.linear(key, self.key_weight))
+        return Prepared(key, key if self.rank is None else apart(lambda rows: F.linear(rows, self.key_weight), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         check_width("query", query, self.query_dim)
@@ -193,7 +194,7 @@ class Additive(Score):
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         check_width("key", key, self.key_dim)
-        return Prepared(key, F.linear(key, self.key_weight))
+        return Prepared(key, apart(lambda rows: F.linear(rows, self.key_weight), key))
 
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
@@ -207,8 +208,9 @@ class Cosine(DotProduct):
     """`β · cos(q, k)` (Graves 2014, eq. 5–6).
 
     Args:
-        strength: β, a number or a tensor of shape (batch,), (batch, queries) or (batch, heads, queries). A β that
-            changes by step is given by making the score at the step: it has no parameters.
+        strength: β, a number or a tensor of shape (), (batch,), (batch, queries) or (batch, heads, queries), where an
+            axis of 1 serves all. A β that changes by step is given by making the score at the step: it has no
+            parameters.
     """
 
     def __init__(self, strength: float | Tensor = 1.0) -> None:
@@ -216,7 +218,7 @@ class Cosine(DotProduct):
         self.strength = strength
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        return Prepared(key, unit(key))
+        return Prepared(key, apart(unit, key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         right = prepared.projected
@@ -342,7 +344,8 @@ class PerHead(Score):
         by_head = []
         for head, one in enumerate(self.each):
             assert isinstance(one, Score)
-            by_head.append(one(query[:, head], one.prepare(prepared.key[:, head])))
+            # `projected` is the key itself, from which a call may have cleared hidden content.
+            by_head.append(one(query[:, head], one.prepare(prepared.projected[:, head])))
         return torch.stack(by_head, dim=1)
 
 

@@ -18,7 +18,7 @@ def fused(
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`softmax(scale · q kᵀ + bias, hidden where not keep) v`; `causal` only for as many queries as keys.
 
-    A query that may see nothing reads 0.
+    A query that may see nothing reads 0. The bias may be wider than the query.
     """
     headless = query.ndim == 3
     if headless:
@@ -27,12 +27,12 @@ def fused(
         bias = None if bias is None else bias.unsqueeze(1)
     mask: Tensor | None = keep
     if bias is not None:
-        bias = bias.to(query.dtype)
         mask = bias if keep is None else torch.where(keep, bias, -torch.inf)
         if causal:
             queries = query.shape[-2]
             seen = torch.ones(queries, queries, dtype=torch.bool, device=query.device).tril()
             mask, causal = torch.where(seen, mask, -torch.inf), False
+        mask = _narrow(mask, query)
     context = F.scaled_dot_product_attention(
         query,
         key,
@@ -46,3 +46,14 @@ def fused(
         # Kernels differ in what an all-hidden row reads; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
     return context.squeeze(1) if headless else context
+
+
+def _narrow(bias: Tensor, query: Tensor) -> Tensor:
+    """The bias in the query's type, with what is common to a row's keys taken off, which softmax does not notice.
+
+    bfloat16 would round 1000.4 to 1000; the kernel's own sums are exact enough.
+    """
+    if query.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(query.device.type):
+        top = bias.detach().amax(-1, keepdim=True)
+        bias = bias - torch.where(torch.isfinite(top), top, 0.0)
+    return bias.to(query.dtype)
