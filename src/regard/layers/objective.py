@@ -80,7 +80,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             if smoothing:
                 gradient.sub_(smoothing / scores.shape[-1])
             gradient.scatter_add_(-1, target, gradient.new_full(target.shape, smoothing - 1))
-            ctx.save_for_backward(gradient.masked_fill_(~kept, 0).to(logits.dtype))
+            gradient[~kept.squeeze(-1)] = 0
+            ctx.save_for_backward(gradient.to(logits.dtype))
         return torch.where(kept, loss, 0).sum()
 
     @staticmethod
