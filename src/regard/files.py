@@ -3,7 +3,8 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,21 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
 
 def replace_atomically(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
     """Let `write` fill a temporary file beside `path`, flush it to the disk, then rename it into place."""
+    with replacing(path) as temporary:
+        write(temporary)
+    return Path(path)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside `path` to fill and close; flushed and renamed into place at the end, gone on an error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     os.close(handle)
     temporary = Path(name)
     try:
-        write(temporary)
+        yield temporary
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -33,7 +42,6 @@ def replace_atomically(path: str | os.PathLike[str], write: Callable[[Path], Any
         sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
-    return target
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> Path:

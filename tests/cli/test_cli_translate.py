@@ -143,6 +143,7 @@ def test_output_goes_to_a_file_that_is_whole_or_not_there(regard, run, files, tm
     target = tmp_path / "deep" / "out.txt"
     assert regard("translate", run, files / "test.en", "--out", target).stdout == ""
     assert target.read_text(encoding="utf-8") == regard("translate", run, files / "test.en").stdout
+    assert target.stat().st_mode == (run / "config.yaml").stat().st_mode  # readable by whom the umask lets
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"at noon\n" * 20 + b"\xff\n")
     regard("translate", run, bad, "--out", tmp_path / "none.txt", "--batch", 1, code=1)  # after the first 16 lines

@@ -159,14 +159,7 @@ def _written(path: Path | None) -> "Iterator[Any]":
     if path is None or str(path) == "-":
         yield out
         return
-    import os
-    import tempfile
+    from regard.files import replacing
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            yield lambda line: file.write(line + "\n")
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with replacing(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+        yield lambda line: file.write(line + "\n")
