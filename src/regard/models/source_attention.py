@@ -49,9 +49,14 @@ class SourceAttention(nn.Module):
         if not wanted & {"query_dim", "key_dim"} and query_dim != key_dim:
             raise ConfigError(
                 f"the score {settings.attention!r} compares vectors of one width: decoder_dim ({query_dim}) must be "
-                f"twice encoder_dim ({key_dim}), or take attention: general or additive"
+                f"twice encoder_dim ({key_dim // 2}), or take attention: general or additive"
             )
         options = {name: size for name, size in sizes.items() if name in wanted} | settings.attention_options
+        if "positions" in wanted and "positions" not in options:
+            raise ConfigError(
+                f"the score {settings.attention!r} knows a fixed number of source positions: set it, end mark counted, "
+                "as in model.attention_options.positions=50"
+            )
         weigh = normalizer(settings.normalizer, **settings.normalizer_options)
         self.attention = Attention(score(settings.attention, **options), weigh)
         self.hears_earlier = settings.attention == "location_aware"
