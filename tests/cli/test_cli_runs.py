@@ -61,6 +61,21 @@ def test_wrong_settings_are_reported_all_at_once_before_anything_is_read(regard,
 
 
 @pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["--attention", "dot", "model.decoder_dim=23"], "decoder_dim (23) must be twice encoder_dim (256)"),
+        (["--attention", "feed_forward"], "model.attention_options.positions=50"),
+        (["--attention", "none", "search.coverage_penalty=0.2"], "search.coverage_penalty counts attention"),
+    ],
+)
+def test_settings_that_fit_no_model_are_refused_before_a_folder_is_taken(regard, files, tmp_path, settings, message):
+    result = regard("train", "translation", "--source", files / "test.en", "--target", files / "test.fr",
+                    "--run", tmp_path / "run", "data.tokenizer=words", *settings, code=2)  # fmt: skip
+    assert message in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["train"], 2, "say what to train"),

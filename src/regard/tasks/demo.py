@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from regard.errors import RunError
 from regard.tasks.alignment_view import alignment_view
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.fit import Say
 from regard.tasks.ledger import Recipe, find, shipped
 from regard.tasks.reproduce import Reproduced, reproduce
 from regard.training.progress import Reporter
+from regard.training.run import RunFolder
 from regard.views.view import View
 
 
@@ -35,8 +35,7 @@ def demo(
 ) -> Reproduced:
     """Train and evaluate the recipe in a new folder."""
     recipe = recipe_to(language)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is there already and is not an empty folder; name another one with --out")
+    RunFolder(folder).refuse_taken()
     if epochs is not None:
         training = {**recipe.config["training"], "epochs": epochs}
         recipe = recipe.model_copy(update={"config": {**recipe.config, "training": training}})

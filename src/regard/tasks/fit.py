@@ -53,16 +53,18 @@ def fit(
     if settings.threads is not None:
         set_threads(settings.threads)
     run = _resumed(folder, settings) if resume else RunFolder(folder)
+    if not resume and is_first():
+        run.refuse_taken()  # at once, not after the data were read
     saved = run.tokenizers if resume and run.tokenizers.is_dir() else None
     prepared = task.data(settings, saved, say)
+    # Seeded before the weights are made: a run killed before its first checkpoint starts over from the same ones.
+    seed_everything(settings.seed)
+    model = task.model(settings, prepared)  # before the folder, which settings that fit no model must not take
     if is_first():
         if not resume:
             run = RunFolder.create(folder, settings.model_dump(mode="json"))
         if saved is None:
             _whole_or_not(run.tokenizers, prepared.save)
-    # Seeded before the weights are made: a run killed before its first checkpoint starts over from the same ones.
-    seed_everything(settings.seed)
-    model = task.model(settings, prepared)
     return train(
         run,
         model,

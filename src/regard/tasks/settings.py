@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.settings import DataSettings
 from regard.decoding.settings import SearchSettings
@@ -33,6 +33,12 @@ class TranslationSettings(RunSettings):
     data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
     model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
     search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
+
+    @model_validator(mode="after")
+    def _fit(self) -> "TranslationSettings":
+        if self.search.coverage_penalty and not self.model.attends:
+            raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
+        return self
 
 
 _KINDS: dict[str, type[RunSettings]] = {"translation": TranslationSettings}

@@ -50,12 +50,16 @@ class RunFolder:
             RunError: there is something at the path already.
         """
         run = cls(path)
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise RunError(
-                f"{run.path} is there already and is not an empty folder; name another one, or resume the run"
-            )
+        run.refuse_taken()
         run.write_config(config)
         return run
+
+    def refuse_taken(self) -> None:
+        """Raise a RunError if there is something at the path already."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(
+                f"{self.path} is there already and is not an empty folder; name another one, or resume the run"
+            )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunFolder":
