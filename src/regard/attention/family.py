@@ -61,7 +61,8 @@ SYSTEMS = (
         name="bahdanau",
         title=Text("Bahdanau", "Bahdanau 对齐模型"),
         year=2015,
-        paper="Bahdanau, Cho, Bengio: Neural Machine Translation by Jointly Learning to Align and Translate. arXiv 1409.0473",
+        paper="Bahdanau, Cho, Bengio: "
+        "Neural Machine Translation by Jointly Learning to Align and Translate. arXiv 1409.0473",
         kinds=("soft", "global", "cross"),
         score=Text("additive(s[t−1], h)", "加性 (s[t−1], h)"),
         mask=PADDING,
@@ -75,7 +76,8 @@ SYSTEMS = (
         name="luong-global",
         title=Text("Luong, global", "Luong 全局"),
         year=2015,
-        paper="Luong, Pham, Manning: Effective Approaches to Attention-based Neural Machine Translation. arXiv 1508.04025",
+        paper="Luong, Pham, Manning: "
+        "Effective Approaches to Attention-based Neural Machine Translation. arXiv 1508.04025",
         kinds=("soft", "global", "cross"),
         score=Text("dot, general, concat or location (s[t], h)", "点积、双线性、拼接或位置 (s[t], h)"),
         mask=PADDING,
@@ -89,7 +91,8 @@ SYSTEMS = (
         name="luong-local",
         title=Text("Luong, local-m and local-p", "Luong 局部（local-m、local-p）"),
         year=2015,
-        paper="Luong, Pham, Manning: Effective Approaches to Attention-based Neural Machine Translation. arXiv 1508.04025",
+        paper="Luong, Pham, Manning: "
+        "Effective Approaches to Attention-based Neural Machine Translation. arXiv 1508.04025",
         kinds=("soft", "local", "cross"),
         score=Text("any of these", "同上任意一种"),
         mask=Text("padding & around p[t]", "填充 & p[t] 附近"),
@@ -103,7 +106,8 @@ SYSTEMS = (
         name="show-attend-tell",
         title=Text("Show, Attend and Tell: soft and hard", "看图说话：软性与硬性"),
         year=2015,
-        paper="Xu et al.: Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. arXiv 1502.03044",
+        paper="Xu et al.: "
+        "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. arXiv 1502.03044",
         kinds=("soft", "hard", "global", "cross"),
         score=Text("additive over an image grid", "图像网格上的加性"),
         mask=NONE,
