@@ -61,12 +61,10 @@ class TextBatches:
         sources: ids of each source, without marks.
         targets: ids of each target, without marks; as many.
         tokens: no side of a batch has more positions than this, marks and padding counted; a pair that is longer by
-        itself
-            makes a batch of its own.
+            itself makes a batch of its own.
         seed: with the number of the epoch it decides the order; the same on every machine.
         bucket: "length" puts pairs of similar lengths together; "equal" only pairs of one source length, so that a
-        recurrent
-            encoder meets no padding. Either way each pair comes once an epoch.
+            recurrent encoder meets no padding. Either way each pair comes once an epoch.
 
     Raises:
         DataError: no pairs, or not as many sources as targets.

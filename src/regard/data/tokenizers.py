@@ -86,8 +86,8 @@ class Tokenizer(ABC):
 
         Args:
             ids: as a model wrote them; begin, end and padding may be among them.
-            unknown: spellings for the unknown ids, in order (an empty one leaves it out). Without them they show
-            nothing.
+            unknown: spellings for the unknown ids, in order (an empty one leaves it out). Without them they
+                show nothing.
         """
         spellings = iter(unknown)
         kept: list[int] = []
