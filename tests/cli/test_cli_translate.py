@@ -42,7 +42,7 @@ def test_empty_lines_are_empty_lines_again(regard, run, tmp_path, text, empty):
     file = tmp_path / "in.txt"
     file.write_text(text)
     given = io.StringIO(text).read().splitlines()
-    got = regard("translate", run, file).stdout.splitlines()
+    got = regard("translate", run, file, "--min-length", 1).stdout.splitlines()
     assert len(got) == len(given)
     assert [at for at, line in enumerate(got) if not line] == empty
 
@@ -148,6 +148,30 @@ def test_output_goes_to_a_file_that_is_whole_or_not_there(regard, run, files, tm
     bad.write_bytes(b"at noon\n" * 20 + b"\xff\n")
     regard("translate", run, bad, "--out", tmp_path / "none.txt", "--batch", 1, code=1)  # after the first 16 lines
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "deep"]
+
+
+def test_length_and_coverage_terms_of_the_command(regard, run):
+    def best(*options):
+        found = regard("translate", run, "for two days", "--beam", 3, "--format", "jsonl", "--align", "soft", *options)
+        return json.loads(found.stdout)["outputs"][0]
+
+    plain = best()
+    assert len(best("--min-length", 11, "--max-length", 13)["pieces"]) in (12, 13)
+    assert best("--length-penalty", 0)["score"] == pytest.approx(best("--length-penalty", 0)["log_probability"])
+    covered = best("--coverage-penalty", 0.5, "--n-best", 1)
+    received = np.clip(np.sum(covered["alignment"], axis=0), 1e-6, 1).astype(float)
+    length = len(covered["alignment"])
+    assert covered["score"] == pytest.approx(
+        covered["log_probability"] / length + 0.5 * np.log(received).sum(), rel=1e-5
+    )
+    assert covered["score"] <= plain["score"] + 1e-9
+
+
+def test_a_line_that_is_typed_is_answered_before_the_next_is_read(regard, run, monkeypatch):
+    lines = b"at noon\n\xff\n"
+    assert regard("translate", run, "-", stdin=lines, code=1).stdout == ""
+    monkeypatch.setattr("regard.cli.translate.is_typed", lambda given: True)
+    assert regard("translate", run, "-", stdin=lines, code=1).stdout.count("\n") == 1
 
 
 def test_what_looks_like_a_missing_file_is_not_translated(regard, run):

@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Threads, command
 from regard.cli.console import out, say, table, warn
-from regard.cli.searching import Beam, LengthPenalty, MaxLength, search_from
+from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, search_from
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def evaluate(
     beam: Beam = None,
     max_length: MaxLength = None,
     length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     batch: Batch = 64,
     format: Format = "text",
     threads: Threads = None,
@@ -57,7 +58,9 @@ def evaluate(
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
     if links is not None and source is None:
         raise ConfigError("--links are of the test pairs: give --source and --target too")
-    search = search_from(run, beam=beam, max_length=max_length, length_penalty=length_penalty)
+    search = search_from(
+        run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
+    )
 
     from regard.tasks.evaluation import evaluate as measure
     from regard.tasks.evaluation import held_out, test_pairs

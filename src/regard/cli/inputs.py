@@ -29,6 +29,11 @@ def lines_of(given: str) -> Iterator[str]:
     return iter([one_line(given)])
 
 
+def is_typed(given: str) -> bool:
+    """Whether a person types the lines at a terminal, and waits for the answer to each."""
+    return given == "-" and sys.stdin.isatty()
+
+
 def one_line(given: str) -> str:
     """A text of the command line, or the one line of standard input for `-`.
 

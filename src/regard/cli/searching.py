@@ -14,6 +14,10 @@ MaxLength = Annotated[int | None, typer.Option("--max-length", help="Longest tra
 LengthPenalty = Annotated[
     float | None, typer.Option("--length-penalty", help="Power of the length that divides a score; 0: none.")
 ]
+MinLength = Annotated[int | None, typer.Option("--min-length", help="Pieces that come before a translation may end.")]
+CoveragePenalty = Annotated[
+    float | None, typer.Option("--coverage-penalty", help="Weight of the term that asks every source piece to be read.")
+]
 Sample = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw the translation.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw.")]
 TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]

@@ -11,8 +11,20 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Seed, Threads, command
 from regard.cli.console import out, typed, warn
-from regard.cli.inputs import lines_of
-from regard.cli.searching import Beam, LengthPenalty, MaxLength, NBest, Sample, Temperature, TopK, TopP, search_from
+from regard.cli.inputs import is_typed, lines_of
+from regard.cli.searching import (
+    Beam,
+    CoveragePenalty,
+    LengthPenalty,
+    MaxLength,
+    MinLength,
+    NBest,
+    Sample,
+    Temperature,
+    TopK,
+    TopP,
+    search_from,
+)
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +62,9 @@ def translate(
     beam: Beam = None,
     n_best: NBest = None,
     max_length: MaxLength = None,
+    min_length: MinLength = None,
     length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     sample: Sample = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -71,7 +85,9 @@ def translate(
         beam=beam,
         n_best=n_best,
         max_length=max_length,
+        min_length=min_length,
         length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
         sample=sample,
         temperature=temperature,
         top_k=top_k,
@@ -83,11 +99,11 @@ def translate(
     from regard.tasks.load import load
 
     translator = load(run, threads=threads)
+    translations = translator.stream(lines, search=search, batch=batch, chunk=1 if is_typed(text) else None)
     cut = False
     with _written(out_) as write:
-        for part in _formatted(translator.stream(lines, search=search, batch=batch), format, align):
-            text_of, translation = part
-            write(text_of)
+        for line, translation in _formatted(translations, format, align):
+            write(line)
             if translation is not None and translation.note:
                 warn(f"line {translation.line}: {translation.note}")
                 cut = True
