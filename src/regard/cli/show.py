@@ -49,15 +49,11 @@ def show(
     A row is a piece of the translation, a column a piece of the source, and each number how much of it was read.
     """
     from regard.cli.inputs import one_line
-    from regard.errors import ConfigError, nearest
-    from regard.views.write import PICTURES, TEXTS, write
+    from regard.views.write import check_ending, write
 
     line = one_line(text)
-    endings = [*TEXTS, *PICTURES]
     for path in out_ or []:
-        ending = path.suffix.lower().removeprefix(".")
-        if ending not in endings:  # said before the model is loaded
-            raise ConfigError(f"--out {path}: the name's ending says the format.{nearest(ending, endings)}")
+        check_ending(path)  # before the model is loaded
     search = search_from(run, beam=beam, n_best=1)
 
     from regard.tasks.load import load
