@@ -33,7 +33,7 @@ class Panel:
         title, rows, columns: the texts as they will stand in the picture.
         row_axis, column_axis: what a row and a column are called.
         cell: side of a cell.
-        row_step, column_step: one label in so many is drawn.
+        step: one label in so many is drawn, of rows and of columns.
         tilted: whether column labels stand at 45°.
         left, top, right: room for the labels around the cells.
     """
@@ -45,8 +45,7 @@ class Panel:
     row_axis: str
     column_axis: str
     cell: float
-    row_step: int
-    column_step: int
+    step: int
     tilted: bool
     left: float
     top: float
@@ -99,8 +98,7 @@ def panel_of(view: View, matrix: Matrix, ruler: Ruler) -> Panel:
         row_axis=row_axis,
         column_axis=column_axis,
         cell=cell,
-        row_step=math.ceil(_PITCH / cell - 1e-9),
-        column_step=math.ceil(_PITCH / cell - 1e-9),
+        step=math.ceil(_PITCH / cell - 1e-9),
         tilted=tilted,
         left=max(ruler.width(rows, LABEL_SIZE), axis_size) + 0.12,
         top=(reach + 0.12 if tilted else 0.2) + 0.24 + (0.26 if title else 0.0),

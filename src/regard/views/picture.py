@@ -81,8 +81,8 @@ def figure(view: View) -> Figure:
     rows = flow(panels)
     body = max([sum(p.width for p in row) + GAP * (len(row) - 1) for row in rows] + [4.2])
     heading = _wrapped(view.title, body, TITLE_SIZE + 2)
-    steps = sorted({step for panel in panels for step in (panel.row_step, panel.column_step) if step > 1})
-    thinned = tuple(view.words.shown_every.format(step=step) for step in steps[-1:])
+    step = max((panel.step for panel in panels), default=1)
+    thinned = (view.words.shown_every.format(step=step),) if step > 1 else ()
     notes = [line for note in (*view.all_notes, *thinned) for line in _wrapped(note, body, NOTE_SIZE)]
     heights = [max(p.height for p in row) for row in rows]
     foot = 0.45 + 0.17 * len(notes)
@@ -157,7 +157,7 @@ def _cells(axes: Axes, panel: Panel, scale: Scale) -> None:
 
 def _labels(axes: Axes, panel: Panel) -> None:
     """One tick a drawn label, fixed before the labels: matplotlib's own ticks would shift them."""
-    rows, columns = range(0, len(panel.rows), panel.row_step), range(0, len(panel.columns), panel.column_step)
+    rows, columns = range(0, len(panel.rows), panel.step), range(0, len(panel.columns), panel.step)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, pad=3)
     for axis, places, labels in ((axes.yaxis, rows, panel.rows), (axes.xaxis, columns, panel.columns)):

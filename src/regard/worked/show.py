@@ -1,7 +1,6 @@
 """A worked example as plain text: each step, the number computed, and the literature's beside it."""
 
 import math
-from collections.abc import Sequence
 
 from rich.cells import cell_len
 
@@ -116,8 +115,3 @@ def digits(number: Number, places: int) -> str:
 
 def _word(name: str, language: Language) -> str:
     return _WORDS[name].to(language)
-
-
-def listing(rows: Sequence[tuple[str, str]]) -> str:
-    """Ids and titles, a line each."""
-    return "\n".join(f"{name:<4} {title}" for name, title in rows) + "\n"
