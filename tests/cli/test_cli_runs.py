@@ -175,6 +175,13 @@ def test_evaluate_measures_and_compare_shows_it(regard, run, files, tmp_path):
     assert "tok:13a" in entry["signatures"]["bleu"] and entry["measures"]["perplexity"] > 1
     assert 0 <= entry["measures"]["aer"] <= 1 and set(entry["baselines"]) == {"diagonal", "uniform"}
     assert sum(bucket["pairs"] for bucket in entry["lengths"]) == 20
+    assert all(set(entry["measures"]) < set(bucket) for bucket in entry["lengths"])
+    exact = sum(bucket["exact"] * bucket["pairs"] for bucket in entry["lengths"] if bucket["pairs"])
+    assert exact / 20 == pytest.approx(entry["measures"]["exact"])
+    assert {bucket["aer"] for bucket in entry["lengths"] if not bucket["pairs"]} <= {None}
+    assert (
+        min(bucket["perplexity"] for bucket in entry["lengths"] if bucket["pairs"]) <= entry["measures"]["perplexity"]
+    )
 
     other = tmp_path / "other"
     shutil.copytree(run, other)

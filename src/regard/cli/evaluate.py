@@ -90,17 +90,21 @@ def evaluate(
 
 def print_evaluation(result: "Evaluation") -> None:
     """The measures, their signatures, and the table by length."""
-    rows = []
+    names, rows = list(result.measures), []
     for name, value in result.measures.items():
         remark = result.signatures.get(name, "")
         if name == "aer":
             remark = ", ".join(f"{kind} {aer:.3f}" for kind, aer in result.baselines.items())
-        rows.append([name, f"{value:.4f}" if name in ("exact", "aer") else f"{value:.2f}", remark])
+        rows.append([name, _shown(name, value), remark])
     out(table(["measure", f"{result.pairs} pairs", ""], rows))
     out()
-    lengths = [[one["length"], str(one["pairs"]), _shown(one["bleu"])] for one in result.lengths]
-    out(table(["source words", "pairs", "bleu"], lengths))
+    lengths = [
+        [one["length"], str(one["pairs"]), *(_shown(name, one[name]) for name in names)] for one in result.lengths
+    ]
+    out(table(["source words", "pairs", *names], lengths))
 
 
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if name in ("exact", "aer") else f"{value:.2f}"

@@ -3,16 +3,19 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Bucket(Generic[Value]):
     """Items with `low` ≤ length ≤ `high` (None: no upper end); `value` is None where there are none."""
 
     low: int
     high: int | None
     count: int
-    value: float | None
+    value: Value | None
 
     def __str__(self) -> str:
         if self.high is None:
@@ -20,7 +23,9 @@ class Bucket:
         return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
 
 
-def by_length(lengths: Sequence[int], edges: Sequence[int], measure: Callable[[list[int]], float]) -> list[Bucket]:
+def by_length(
+    lengths: Sequence[int], edges: Sequence[int], measure: Callable[[list[int]], Value]
+) -> list[Bucket[Value]]:
     """Measure each length bucket by itself.
 
     Args:

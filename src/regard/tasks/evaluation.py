@@ -8,12 +8,12 @@ from typing import Any
 from regard.data.pairs import Pair, read_pairs
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
-from regard.metrics.alignment import alignment_error_rate
+from regard.metrics.alignment import Link, alignment_error_rate
 from regard.metrics.buckets import by_length
 from regard.metrics.links import diagonal, uniform
 from regard.metrics.perplexity import perplexity
 from regard.metrics.pharaoh import read_pharaoh
-from regard.metrics.text import bleu, chrf, exact_match
+from regard.metrics.text import Measured, bleu, chrf, exact_match
 from regard.tasks.config import check
 from regard.tasks.corpus import held_apart, language_of
 from regard.tasks.outputs import Translation
@@ -34,7 +34,7 @@ class Evaluation:
         measures: by name: bleu, chrf, exact, perplexity, and aer where true links are known.
         signatures: what makes a measure comparable, for those that have one.
         baselines: AER of looking along the diagonal, and of looking everywhere alike.
-        lengths: BLEU and count by source length in words.
+        lengths: the same measures by source length in words; None where no source is as long.
         notes: what a reader must know, such as lines that were cut.
         translations: the outputs, in order.
     """
@@ -75,30 +75,48 @@ def evaluate(
     texts = [translation.text for translation in translations]
     readings = translator.score(sources, targets, batch)
     language = language_of(targets)
-    overall, characters = bleu(texts, targets, language=language), chrf(texts, targets)
-    measures = {
-        "bleu": overall.value,
-        "chrf": characters.value,
-        "exact": exact_match(texts, targets).value,
-        "perplexity": perplexity(-sum(one.log_probability for one in readings), sum(one.tokens for one in readings)),
-    }
-    signatures = {"bleu": overall.signature, "chrf": characters.signature}
-    baselines: dict[str, float] = {}
-    if all(pair.links is not None for pair in pairs) and readings[0].alignment is not None:
-        measures["aer"], baselines = _alignment_error(translator, pairs, readings)
+    linked = _Linked.of(translator, pairs, readings)
+
+    def measure(places: Sequence[int]) -> dict[str, Measured]:
+        found, wanted = [texts[at] for at in places], [targets[at] for at in places]
+        read = [readings[at] for at in places]
+        nats, tokens = -sum(one.log_probability for one in read), sum(one.tokens for one in read)
+        measured = {
+            "bleu": bleu(found, wanted, language=language),
+            "chrf": chrf(found, wanted),
+            "exact": exact_match(found, wanted),
+            "perplexity": Measured(perplexity(nats, tokens), "", tokens),
+        }
+        if linked is not None:
+            measured["aer"] = Measured(linked.error(linked.predicted, places), "", len(places))
+        return measured
+
+    every = range(len(pairs))
+    measured = measure(every)
+    baselines = {}
+    if linked is not None:
+        baselines = {"diagonal": linked.error(linked.diagonal, every), "uniform": linked.error(linked.uniform, every)}
     notes = [f"line {one.line}: {one.note}" for one in translations if one.note]
     unfinished = sum(not one.finished for one in translations)
     if unfinished:
         notes.append(f"{unfinished} translations did not end by themselves and were cut off")
-    words = [len(translator.source.words(source)) for source in sources]
-
-    def part(places: list[int]) -> float:
-        return bleu([texts[at] for at in places], [targets[at] for at in places], language=language).value
-
-    lengths = [
-        {"length": str(bucket), "pairs": bucket.count, "bleu": bucket.value} for bucket in by_length(words, EDGES, part)
-    ]
-    return Evaluation(len(pairs), measures, signatures, baselines, lengths, notes, translations)
+    buckets = by_length([len(translator.source.words(source)) for source in sources], EDGES, measure)
+    return Evaluation(
+        pairs=len(pairs),
+        measures={name: one.value for name, one in measured.items()},
+        signatures={name: one.signature for name, one in measured.items() if one.signature},
+        baselines=baselines,
+        lengths=[
+            {
+                "length": str(bucket),
+                "pairs": bucket.count,
+                **{name: None if bucket.value is None else bucket.value[name].value for name in measured},
+            }
+            for bucket in buckets
+        ],
+        notes=notes,
+        translations=translations,
+    )
 
 
 def test_pairs(source: Path | str, target: Path | str, links: Path | str | None = None, first: int = 0) -> list[Pair]:
@@ -125,18 +143,31 @@ def held_out(run: Path) -> list[Pair]:
     return held_apart(check(TranslationSettings, config_of(run)))[1]
 
 
-def _alignment_error(
-    translator: Translator, pairs: Sequence[Pair], readings: Sequence[Reading]
-) -> tuple[float, dict[str, float]]:
-    """AER of the model, and of the two baselines that have learned nothing."""
-    sure = [pair.links or frozenset() for pair in pairs]
-    possible = [pair.possible or pair.links or frozenset() for pair in pairs]
-    predicted, along, alike = [], [], []
-    for number, reading in enumerate(readings):
-        shown = translator.shown(reading)
-        sizes = len(shown.source_words), len(shown.target_words)
-        predicted.append(shown.links())
-        along.append(diagonal(*sizes))
-        alike.append(uniform(*sizes, seed=(0, number)))
-    error, *baselines = (alignment_error_rate(one, sure, possible) for one in (predicted, along, alike))
-    return error, dict(zip(("diagonal", "uniform"), baselines, strict=True))
+@dataclass(frozen=True)
+class _Linked:
+    """The links of each pair: true ones, those of the model, and those of two baselines that have learned nothing."""
+
+    sure: list[frozenset[Link]]
+    possible: list[frozenset[Link]]
+    predicted: list[frozenset[Link]]
+    diagonal: list[frozenset[Link]]
+    uniform: list[frozenset[Link]]
+
+    @classmethod
+    def of(cls, translator: Translator, pairs: Sequence[Pair], readings: Sequence[Reading]) -> "_Linked | None":
+        """None where the truth is not known of every pair, or where the model doesn't attend."""
+        if readings[0].alignment is None or any(pair.links is None for pair in pairs):
+            return None
+        shown = [translator.shown(reading) for reading in readings]
+        sizes = [(len(one.source_words), len(one.target_words)) for one in shown]
+        return cls(
+            sure=[pair.links or frozenset() for pair in pairs],
+            possible=[pair.possible or frozenset() for pair in pairs],
+            predicted=[one.links() for one in shown],
+            diagonal=[diagonal(*size) for size in sizes],
+            uniform=[uniform(*size, seed=(0, number)) for number, size in enumerate(sizes)],
+        )
+
+    def error(self, links: list[frozenset[Link]], places: Sequence[int]) -> float:
+        """The alignment error rate of these links, over some of the pairs."""
+        return alignment_error_rate(*([side[at] for at in places] for side in (links, self.sure, self.possible)))
