@@ -1,6 +1,6 @@
 import pytest
 
-from regard.data.corpus import encode_lines, encode_pairs, make_tokenizers, read_corpus, read_training
+from regard.data.corpus import encode_pairs, make_tokenizers, read_corpus, read_training
 from regard.data.pairs import Pair
 from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
 from regard.data.tokenizers import train_tokenizer
@@ -43,20 +43,10 @@ def test_nothing_left_to_train_on_says_why():
         encode([("", "a"), ("a " * 9, "b")])
 
 
-@pytest.mark.parametrize(("on_long", "length"), [("cut", 999), ("drop", 0)])
-def test_b32_a_long_line_to_translate_keeps_its_place(on_long, length):
-    found = encode_lines(["a b", "a " * 5000, "", "c"], WORDS, max_length=1000, on_long=on_long, origin="in.txt")
-    assert [len(line.ids) for line in found.lines] == [2, length, 0, 1]
-    assert len(found.warnings) == 1
-    assert found.warnings[0].startswith("in.txt, line 2: 5001 tokens with the end mark, at most 1000 fit")
-    with pytest.raises(DataError, match=r"in\.txt, line 12: "):
-        encode_lines(["a", "a " * 5000], WORDS, max_length=1000, on_long="error", origin="in.txt", first=11)
-
-
 def test_b32_a_word_of_100_000_characters():
     characters = train_tokenizer("characters", ["abc"], 29)
-    found = encode_lines(["a" * 100_000], characters, max_length=1000, on_long="cut", origin="in.txt")
-    assert len(found.lines[0].ids) == 999
+    long = pairs(("a" * 100_000, "b"))
+    assert len(encode_pairs(long, characters, WORDS, max_length=1000, on_long="cut").sources[0]) == 999
     assert len(WORDS.encode("a" * 100_000).ids) == 1
 
 

@@ -8,7 +8,7 @@ from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
 from regard.data.phrases import phrases
 from regard.data.sentencepiece import SentencePieceTokenizer
 from regard.data.settings import CorpusSettings, DataSettings, OnLong
-from regard.data.tokenizers import Encoded, Tokenizer, train_tokenizer
+from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 
 
@@ -122,9 +122,12 @@ def encode_pairs(
         if not (ids[0] and ids[1]):
             kept.empty.append(pair.place)
             continue
-        if longest := _too_long(ids, max_length):
+        longest = max(map(len, ids)) + 1
+        if longest > max_length:
             if on_long == "error":
-                raise DataError(_long(pair.place, longest, max_length))
+                raise DataError(
+                    f"{pair.place}: {longest} tokens with the end mark, at most {max_length} fit (max_length)"
+                )
             if on_long == "drop":
                 kept.dropped.append(pair.place)
                 continue
@@ -135,56 +138,3 @@ def encode_pairs(
     if not kept.pairs:
         raise DataError(f"no pair is left to train on: {kept.report()} of {len(pairs)} read")
     return kept
-
-
-@dataclass
-class EncodedLines:
-    """Every line of a text to translate, encoded: one entry a line.
-
-    Attributes:
-        lines: encoded lines; an empty line, or one left empty, has no ids.
-        warnings: what was done to lines that are too long, with their numbers.
-    """
-
-    lines: list[Encoded]
-    warnings: list[str]
-
-
-def encode_lines(
-    texts: Sequence[str], tokenizer: Tokenizer, *, max_length: int, on_long: OnLong, origin: str, first: int = 1
-) -> EncodedLines:
-    """Encode lines to translate. Each line keeps its place, whatever it holds.
-
-    Args:
-        texts: the lines.
-        tokenizer: of the source side.
-        max_length: tokens of a line at most, the end mark counted.
-        on_long: a longer line is cut ("cut"), left empty ("drop"), or stops the run ("error").
-        origin: what messages call the text.
-        first: number of the first line, for a text that comes in parts.
-
-    Raises:
-        DataError: a line is too long and `on_long` is "error".
-    """
-    found = EncodedLines([], [])
-    for number, text in enumerate(texts, first):
-        encoded = tokenizer.encode(text)
-        if longest := _too_long([encoded.ids], max_length):
-            message = _long(f"{origin}, line {number}", longest, max_length)
-            if on_long == "error":
-                raise DataError(message)
-            keep = max_length - 1 if on_long == "cut" else 0
-            encoded = Encoded(encoded.ids[:keep], encoded.pieces[:keep], encoded.words[:keep])
-            found.warnings.append(f"{message}; it is {'cut' if on_long == 'cut' else 'left empty'}")
-        found.lines.append(encoded)
-    return found
-
-
-def _too_long(sides: list[list[int]], max_length: int) -> int:
-    """The length of the longest side, its end mark counted, if that is too long; else 0."""
-    longest = max(map(len, sides)) + 1
-    return longest if longest > max_length else 0
-
-
-def _long(place: str, length: int, max_length: int) -> str:
-    return f"{place}: {length} tokens with the end mark, at most {max_length} fit (max_length)"

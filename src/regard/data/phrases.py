@@ -56,14 +56,6 @@ def phrases(count: int, seed: int = 0, source: str = "en", target: str = "fr") -
     return pairs
 
 
-def split(
-    count: int, held_out: int, seed: int = 0, source: str = "en", target: str = "fr"
-) -> tuple[list[Pair], list[Pair]]:
-    """Training and held-out phrases of one seed, with no phrase in common."""
-    made = phrases(count + held_out, seed, source, target)
-    return made[held_out:], made[:held_out]
-
-
 # What is meant ------------------------------------------------------------------------------------------------------
 
 # Numbers that end in 1 agree with the gender of what they count in French and Spanish ("vingt et une heures"), and the
