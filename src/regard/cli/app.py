@@ -10,6 +10,7 @@ from regard.cli.console import open_streams
 app = typer.Typer(
     name="regard",
     help="Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks.",
+    epilog="Exit codes: 0 done, 1 failed or a band missed, 2 called wrongly, 130 or 143 stopped by a signal.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: rich's takes 0.4 s to load
     pretty_exceptions_enable=False,

@@ -1,5 +1,6 @@
 """`regard recipes` and `regard reproduce`: the ledger of results, and running one of them."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,7 @@ def reproduce(
         print_evaluation(done.evaluation)
         out()
         for band in recipe.bands:
-            value = done.evaluation.measures[band.metric]
+            value = done.evaluation.measures.get(band.metric, math.nan)  # no links, no aer
             reached = reached and band.holds(value)
             verdict = "reached" if band.holds(value) else "MISSED"
             rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{done.minutes:.1f}"])

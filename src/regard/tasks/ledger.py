@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -29,7 +29,9 @@ class Published(_Part):
 class Band(_Part):
     """The numbers that count as a reproduction."""
 
-    metric: str = Field(description="A measure that `regard evaluate` gives.")
+    metric: Literal["bleu", "chrf", "exact", "perplexity", "aer"] = Field(
+        description="A measure that `regard evaluate` gives; aer needs true links."
+    )
     at_least: float | None = None
     at_most: float | None = None
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.data.corpus import read_corpus
+from regard.data.settings import CorpusSettings
 from regard.tasks.config import check, merge
-from regard.tasks.evaluation import Evaluation, evaluate, held_out, test_pairs
+from regard.tasks.evaluation import Evaluation, evaluate, held_out
 from regard.tasks.evaluations import keep_evaluation
 from regard.tasks.fit import Say, fit
 from regard.tasks.ledger import Recipe, resolved
@@ -57,10 +59,10 @@ def reproduce(
     began = time.monotonic()
     tree = merge(resolved(recipe.config, data), {"seed": seed, "threads": threads})
     settings = check(settings_of(str(tree.get("task"))), tree)
+    tested = check(CorpusSettings, resolved(recipe.evaluate, data))
     fit(settings, run, resume=RunFolder(run).config.is_file(), progress=progress, say=say)
     translator = load(run)
-    tested = resolved(recipe.evaluate, data)
-    pairs = test_pairs(tested["source"], tested["target"]) if tested else held_out(run)
+    pairs = read_corpus(tested) if tested.given else held_out(run)
     evaluation = evaluate(translator, pairs)
     keep_evaluation(run, {"data": recipe.name, **evaluation.to_json()})
     return Reproduced(run, evaluation, (time.monotonic() - began) / 60, translator)
