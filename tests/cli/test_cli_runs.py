@@ -66,6 +66,8 @@ def test_wrong_settings_are_reported_all_at_once_before_anything_is_read(regard,
         (["--attention", "dot", "model.decoder_dim=23"], "decoder_dim (23) must be twice encoder_dim (256)"),
         (["--attention", "feed_forward"], "model.attention_options.positions=50"),
         (["--attention", "none", "search.coverage_penalty=0.2"], "search.coverage_penalty counts attention"),
+        (["training.monitor=blue"], "training.monitor: no measure is named 'blue'. Did you mean 'bleu'?"),
+        (["training.monitor=bleu"], "set training.better=max"),
     ],
 )
 def test_settings_that_fit_no_model_are_refused_before_a_folder_is_taken(regard, files, tmp_path, settings, message):

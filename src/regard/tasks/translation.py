@@ -20,6 +20,9 @@ from regard.tasks.translator import Translator, load_translator
 _SAMPLE = 200
 """Validation pairs that are translated, for BLEU and exact match; the loss is over all of them."""
 
+_BETTER = {"loss": "min", "bleu": "max", "exact": "max"}
+"""What a validation tells, and whether it should be low or high."""
+
 _ORIGINS = ("source", "target", "tsv", "jsonl", "phrases")
 
 
@@ -64,7 +67,7 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Recurre
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    """Names of parts, which are known once they are loaded, and pairs, which need one of several settings."""
+    """Names of parts and measures, known once they are loaded, and pairs, which need one of several settings."""
     lines = []
     model = tree.get("model")
     named = model if isinstance(model, dict) else {}
@@ -73,6 +76,13 @@ def _problems(tree: dict[str, Any]) -> list[str]:
         known = [*registry, *besides]
         if isinstance(name, str) and name not in known:
             lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
+    training = tree.get("training")
+    watched = training if isinstance(training, dict) else {}
+    monitor, better = watched.get("monitor", "loss"), watched.get("better", "min")
+    if monitor not in _BETTER:
+        lines.append(f"training.monitor: no measure is named {monitor!r}.{nearest(str(monitor), _BETTER)}")
+    elif better in ("min", "max") and better != _BETTER[monitor]:
+        lines.append(f"training.better: {monitor} should be {_BETTER[monitor]}; set training.better={_BETTER[monitor]}")
     data = tree.get("data")
     if not isinstance(data, dict) or not any(data.get(origin) for origin in _ORIGINS):
         lines.append(
