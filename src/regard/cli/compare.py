@@ -26,8 +26,9 @@ def compare(runs: Runs, format: Format = "text") -> None:
     if format == "json":
         out(json.dumps(told, ensure_ascii=False, indent=2))
         return
-    columns = list(dict.fromkeys(name for summary in told for name in summary))
-    out(table(columns, [[_shown(summary.get(column)) for column in columns] for summary in told]))
+    head, *names = dict.fromkeys(name for summary in told for name in summary)  # the runs' names come first
+    rows = [[name, *(_shown(summary.get(name)) for summary in told)] for name in names]
+    out(table([head, *(summary[head] for summary in told)], rows))
 
 
 def _shown(value: Any) -> str:
