@@ -128,7 +128,8 @@ def test_what_the_command_line_reads_first_needs_no_torch():
     settings = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCE.glob("*/settings.py")]
     light = ["regard", "regard.cli", "regard.cli.app", "regard.data.phrases", "regard.tasks.config", *sorted(settings)]
     code = (
-        f"import sys\nfor name in {light!r}:\n"
+        "import regard, sys\nassert regard.errors.ShapeError\n"
+        f"for name in {light!r}:\n"
         "    __import__(name)\n    assert 'torch' not in sys.modules, name + ' imports torch'\n"
         "print(len(sys.modules))"
     )

@@ -26,11 +26,12 @@ _HOME = {
     "positions": "regard.attention.position",
     "load": "regard.tasks.load",
 }
-_ROOMS = {"masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
+_ROOMS = {"errors": "regard.errors", "masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 
 if TYPE_CHECKING:
+    from regard import errors as errors
     from regard.attention import masks as masks
     from regard.attention import refocus as refocus
     from regard.attention.attend import Attended as Attended
