@@ -1,7 +1,9 @@
 """Files that are either whole or not there."""
 
+import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +29,28 @@ def replace_atomically(path: str | os.PathLike[str], write: Callable[[Path], Any
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path` to fill and close; flushed and renamed into place at the end, gone on an error."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    """A temporary file beside `path` to fill and close; flushed and renamed into place at the end, gone on an error.
+
+    A link stays one, and what it names is replaced. A device or a pipe, such as /dev/null, is never replaced: it gets
+    the content.
+
+    Raises:
+        OSError: the file cannot be made there; it names `path`, not the temporary file.
+    """
+    refuse_folder(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Path(folder) / "whole"
+            yield whole
+            with open(whole, "rb") as source, open(target, "wb") as device:
+                shutil.copyfileobj(source, device)
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".part")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -42,6 +62,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def refuse_folder(path: str | os.PathLike[str]) -> None:
+    """Raise an IsADirectoryError if there is a folder where a file is to be written."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; the name of a file to write is expected", os.fspath(path))
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> Path:

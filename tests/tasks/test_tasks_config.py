@@ -5,8 +5,10 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, RunError
 from regard.tasks.config import as_yaml, check, keys, merge, parse_assignments, parse_yaml, read_yaml
+from regard.tasks.settings import TranslationSettings
+from regard.training.run import RunFolder
 
 
 class Inner(BaseModel):
@@ -123,3 +125,40 @@ def test_errors_found_elsewhere_come_with_the_others():
         check(Outer, {"sed": 1}, also=lambda tree: ["name: taken"])
     with pytest.raises(ConfigError, match="1 setting is wrong:\n  name: taken"):
         check(Outer, {}, also=lambda tree: ["name: taken"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model: &a {b: *a}", "alias"),  # a value that holds itself
+        ("a: &a {x: 1}\nb: &b {p: *a, q: *a}\nseed: *b", "alias"),  # nine such lines are a billion values
+        ("[" * 3000, "nested too deeply"),
+        ("? {a: b}\n: 2", "cannot be a key"),
+        ("seed: 2020-99-99", "month"),
+        ("x: !!python/object/apply:os.system [ls]", "constructor"),
+        ("seed: 1\nseed: 2", "given twice"),
+    ],
+)
+def test_hostile_yaml_is_refused_in_every_place_that_reads_it(tmp_path, text, said):
+    with pytest.raises(ConfigError, match=said):
+        parse_yaml(text, "settings.yaml")
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(RunError, match=said):
+        RunFolder(tmp_path).read_config()
+
+
+def test_a_free_value_that_is_no_yaml_is_named():
+    for value in ("'", "!!python/object/apply:os.system [ls]", "*a"):
+        with pytest.raises(ConfigError, match="options"):
+            check(TranslationSettings, parse_assignments([f"model.attention_options.options={value}"]))
+
+
+def test_a_message_does_not_repeat_a_huge_value():
+    with pytest.raises(ConfigError) as caught:
+        check(TranslationSettings, {"seed": ["x"] * 10_000})
+    assert len(str(caught.value)) < 300
+
+
+def test_a_folder_is_no_file_of_settings(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder"):
+        read_yaml(tmp_path)

@@ -20,7 +20,7 @@ Quiet = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every random choice.")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads to compute with; all cores if not given.")
+    int | None, typer.Option("--threads", min=1, max=1024, help="Threads to compute with; all cores if not given.")
 ]
 
 
@@ -34,7 +34,7 @@ def reported(debug: bool) -> Iterator[None]:
     except (RegardError, OSError) as error:
         if debug:
             raise
-        complain(str(error))
+        complain(_told(error))
         code = CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED
         raise typer.Exit(getattr(error, "exit_code", code)) from error  # an interrupted training says its own
     except (typer.Exit, typer.Abort):
@@ -42,6 +42,9 @@ def reported(debug: bool) -> Iterator[None]:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+            complain("there is not enough memory. Give a smaller model, smaller batches or shorter lines.")
+            raise typer.Exit(FAILED) from error
         complain(f"a fault of regard itself, {type(error).__name__}: {error}. Run it again with --debug and report it.")
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt as stop:
@@ -49,6 +52,13 @@ def reported(debug: bool) -> Iterator[None]:
             raise
         complain("stopped by the user.")
         raise typer.Exit(INTERRUPTED) from stop
+
+
+def _told(error: Exception) -> str:
+    """An error's message; the system's own in words and not as a number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def command(
@@ -68,7 +78,8 @@ def command(
         def run(debug: bool, quiet: bool, **options: Any) -> None:
             with speaking(quiet), reported(debug):
                 function(**options)
-                sys.stdout.flush()
+                if sys.stdout is not None:
+                    sys.stdout.flush()
 
         shared = {"debug": Debug, "quiet": Quiet}
         signature = inspect.signature(function)

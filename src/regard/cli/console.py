@@ -31,6 +31,8 @@ def open_streams() -> None:
     A file or a pipe gets UTF-8, as every file that regard writes does. A terminal keeps its own encoding, and shows
     what that cannot carry as an escape.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the program runs
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():
@@ -52,7 +54,15 @@ def typed(text: str) -> str:
 
 
 def out(text: str = "") -> None:
-    """One line of a result, on standard output."""
+    """One line of a result, on standard output.
+
+    Raises:
+        DataError: the program was started with its standard output closed.
+    """
+    if sys.stdout is None:
+        raise DataError(
+            "standard output is closed; there is nowhere to write the result. Name a file or a pipe for it."
+        )
     sys.stdout.write(text + "\n")
 
 
@@ -79,7 +89,7 @@ def progress() -> str:
 
 def colored() -> bool:
     """Whether standard output shows colours: a terminal, and NO_COLOR is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def table(columns: list[str], rows: list[list[str]]) -> str:

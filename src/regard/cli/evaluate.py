@@ -11,6 +11,7 @@ from regard.cli.command import Threads, command
 from regard.cli.console import out, say, table, warn
 from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, search_from
 from regard.errors import ConfigError
+from regard.files import refuse_folder, write_atomically
 
 if TYPE_CHECKING:
     from regard.tasks.evaluation import Evaluation
@@ -58,6 +59,8 @@ def evaluate(
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
     if links is not None and source is None:
         raise ConfigError("--links are of the test pairs: give --source and --target too")
+    if predictions is not None:
+        refuse_folder(predictions)  # before everything is translated
     search = search_from(
         run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
     )
@@ -78,8 +81,6 @@ def evaluate(
     entry = {"data": name, "search": search.model_dump(mode="json"), **result.to_json()}
     keep_evaluation(run, entry)
     if predictions is not None:
-        from regard.files import write_atomically
-
         write_atomically(predictions, "".join(one.text + "\n" for one in result.translations))
         say(f"Translations written to {predictions}.")
     if format == "json":

@@ -30,6 +30,9 @@ _HIDDEN_DIM = 64
 _REAL = 2**24
 """Up to this many numbers the call is explained for real tensors; above it for shapes without content."""
 
+_MOST = 2**60
+"""Above it torch can't count the bytes."""
+
 
 @command(
     app,
@@ -88,6 +91,8 @@ def _sizes(name: str, text: str) -> list[int]:
         raise ConfigError(f"{name} {text!r}: expected sizes separated by commas, as in 2,8,100,64") from error
     if len(sizes) not in (3, 4) or min(sizes) < 0:
         raise ConfigError(f"{name} {text!r}: expected 3 or 4 sizes, none below 0, as in 2,8,100,64")
+    if math.prod(size or 1 for size in sizes) >= _MOST:
+        raise ConfigError(f"{name} {text!r}: no tensor holds so many numbers; give sizes whose product is below 2**60")
     return sizes
 
 
@@ -147,7 +152,7 @@ def _mask(texts: list[str]) -> "Mask | None":
             raise ConfigError(f"no mask is named {name!r} here.{nearest(name, makers)}")
         try:
             one = makers[name](*numbers, **options)
-        except TypeError as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(f"the mask {text!r} cannot be made: {error}") from error
         joined = one if joined is None else joined & one
     return joined

@@ -1,11 +1,15 @@
 """Where the lines that a command works on come from: a text, a file or standard input."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.cli.console import typed
 from regard.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from regard.data.lines import ByteStream
 
 STANDARD_INPUT = "standard input"
 _ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".tsv", ".jsonl")
@@ -15,23 +19,28 @@ def lines_of(given: str) -> Iterator[str]:
     """The lines of standard input for `-`, of a file if there is one of that name, else the text itself as one line.
 
     Raises:
-        DataError: what looks like a file's name is none; to translate a name, it can be piped.
+        DataError: what looks like a file's name is none, or it names a folder; to translate a name, it can be piped.
         ConfigError: the text holds a line break.
     """
     from regard.data.lines import decode_lines, iterate_lines
 
     if given == "-":
-        return decode_lines(sys.stdin.buffer, STANDARD_INPUT)
-    if _is_file(given):
+        return decode_lines(_standard_input(), STANDARD_INPUT)
+    if _is(Path.is_file, given):
         return iterate_lines(given)
     if given.endswith(_ENDINGS) and not any(character.isspace() for character in given):
         raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
+    if _is(Path.is_dir, given):
+        raise DataError(
+            f"{given} is a folder; a text or a file of lines is expected. To take this as a text, pipe it in: "
+            f"echo {given} | regard … -"
+        )
     return iter([one_line(given)])
 
 
 def is_typed(given: str) -> bool:
     """Whether a person types the lines at a terminal, and waits for the answer to each."""
-    return given == "-" and sys.stdin.isatty()
+    return given == "-" and sys.stdin is not None and sys.stdin.isatty()
 
 
 def one_line(given: str) -> str:
@@ -43,7 +52,7 @@ def one_line(given: str) -> str:
     from regard.data.lines import decode_lines
 
     if given == "-":
-        lines = list(decode_lines(sys.stdin.buffer, STANDARD_INPUT))
+        lines = list(decode_lines(_standard_input(), STANDARD_INPUT))
         if len(lines) != 1:
             raise ConfigError(f"{STANDARD_INPUT} has {len(lines)} lines; one is expected here")
         return lines[0]
@@ -53,8 +62,14 @@ def one_line(given: str) -> str:
     return text
 
 
-def _is_file(given: str) -> bool:
+def _standard_input() -> "ByteStream":
+    if sys.stdin is None:
+        raise DataError(f"{STANDARD_INPUT} is closed; give a text, a file or a pipe")
+    return sys.stdin.buffer
+
+
+def _is(kind: Callable[[Path], bool], given: str) -> bool:
     try:
-        return Path(given).is_file()
+        return bool(given) and kind(Path(given))
     except (OSError, ValueError):  # too long for a name, or a NUL in it
         return False

@@ -52,7 +52,11 @@ def read_training(settings: DataSettings, seed: int = 0) -> tuple[list[Pair], li
             kept_out.setdefault((pair.source, pair.target), pair)
     training = [pair for pair in pairs if (pair.source, pair.target) not in kept_out]
     if len(kept_out) < count or not training:
-        raise DataError(f"{len(pairs)} pairs are too few to hold {count} out; give more, or validation data of its own")
+        usable = len({(pair.source, pair.target) for pair in pairs if pair.source.strip() and pair.target.strip()})
+        raise DataError(
+            f"{len(pairs)} pairs, {usable} of them different and with words on both sides, are too few to hold {count} "
+            "out and train on others; give more, or validation data of its own"
+        )
     return training, sorted(kept_out.values(), key=lambda pair: pair.line)
 
 

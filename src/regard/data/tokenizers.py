@@ -170,5 +170,5 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
         return _kinds()[content.pop("kind")].load(Path(folder), content)
     except FileNotFoundError as error:
         raise RunError(f"{folder} holds no tokenizer: {error.filename or path} is missing") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged or of another version ({type(error).__name__}: {error})") from error

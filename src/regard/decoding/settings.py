@@ -20,7 +20,10 @@ class SearchSettings(BaseModel):
     )
     n_best: int = Field(default=1, ge=1, description="hypotheses returned an item, best first; at most the beam")
     max_length: int | None = Field(
-        default=None, ge=0, description="most tokens of an output, end mark included; null: from the source length"
+        default=None,
+        ge=0,
+        le=100_000,  # a model may never end, and a search that long would end only with the memory
+        description="most tokens of an output, end mark included; null: from the source length",
     )
     max_ratio: float = Field(
         default=2.0, gt=0, description="without max_length an output has at most max_ratio x source + max_extra tokens"

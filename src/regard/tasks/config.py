@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from regard.errors import ConfigError, nearest
+from regard.training.plain_yaml import load_plain
 
 Settings = TypeVar("Settings", bound=BaseModel)
 Tree = dict[str, Any]
@@ -22,23 +23,10 @@ class Typed(str):
     """A value as it was typed on the command line: text until the setting that it meets says what it is."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A safe loader for which a key given twice is an error, not the last one winning."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
 def parse_yaml(text: str, origin: str) -> Tree:
     """A mapping of settings from YAML text; anything else is an error that names `origin`."""
     try:
-        tree = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+        tree = load_plain(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{origin}, line {mark.line + 1}" if mark else origin
@@ -60,6 +48,8 @@ def read_yaml(path: str | Path) -> Tree:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file of settings") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path} is a folder; a YAML file of settings is expected") from error
     return parse_yaml(text, str(path))
 
 
@@ -91,10 +81,27 @@ def _value(text: str, key: str) -> Any:
         return None
     if stripped[:1] in ("[", "{"):
         try:
-            return yaml.safe_load(stripped)
+            return load_plain(stripped)
         except yaml.YAMLError as error:
-            raise ConfigError(f"{key}: {text!r} is not a valid list or mapping") from error
+            raise ConfigError(f"{key}: {_short(text)} is not a valid list or mapping: {_problem(error)}") from error
     return Typed(text)
+
+
+def _free(text: str, key: str) -> Any:
+    """A value as YAML reads it, for a setting that says nothing of its kind."""
+    try:
+        return load_plain(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{key}: {_short(text)} is not a valid value: {_problem(error)}; quote it") from error
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    return str(error.problem if isinstance(error, yaml.MarkedYAMLError) else error)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "…"
 
 
 def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
@@ -146,7 +153,7 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
         if isinstance(value, dict):
             settled[key] = _settle(_inner(field.annotation) if field else None, value)
         elif isinstance(value, Typed):
-            settled[key] = str(value) if kind is not None else yaml.safe_load(value)
+            settled[key] = str(value) if kind is not None else _free(value, key)
         else:
             settled[key] = value
     return settled
@@ -163,10 +170,10 @@ def _line(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
         return f"{dotted}: must be given"
     if problem["type"] == "literal_error":
         options = [option.strip("' ") for option in context["expected"].replace(" or ", ", ").split(",")]
-        return f"{dotted}: {given!r} is not one of its values.{nearest(str(given), options)}"
+        return f"{dotted}: {_short(given)} is not one of its values.{nearest(str(given), options)}"
     if problem["type"] == "value_error":
         return f"{dotted}: {context['error']}"
-    return f"{dotted}: {problem['msg']}, given {given!r}"
+    return f"{dotted}: {problem['msg']}, given {_short(given)}"
 
 
 def _near_key(kind: type[BaseModel], path: list[str]) -> str:

@@ -16,10 +16,16 @@ def read_evaluations(run: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     try:
-        entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is damaged: {error}; delete it and evaluate again") from error
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        raise RunError(f"{file} is damaged: it is no list of evaluations; delete it and evaluate again")
     return entries
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("data"), str) and isinstance(value.get("measures"), dict)
 
 
 def keep_evaluation(run: Path, entry: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ class RunSettings(BaseModel):
     threads: int | None = Field(
         None,
         ge=1,
+        le=1024,
         description="Threads to compute with; null: all cores. A run repeats bit for bit at the same number.",
     )
     training: TrainingSettings = Field(default=TrainingSettings(), description="How it is trained.")

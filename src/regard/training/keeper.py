@@ -84,12 +84,18 @@ class Keeper:
         """Put everything back as the newest whole checkpoint has it; without one, the run starts over.
 
         Raises:
-            RunError: all checkpoints are damaged, or they are of another model, of other data or of another format.
+            RunError: all checkpoints are damaged, or gone after the run's end; or they are of another model, of other
+                data or of another format.
             ConfigError: an option differs from the saved one and may not.
         """
         newest = newest_checkpoint(self.run.checkpoints, self.say) if self.processes.first else None
         newest = self.processes.tell(newest)
         if newest is None:
+            if self.run.results.is_file():
+                raise RunError(
+                    f"{self.run.path} has ended and its checkpoints are gone, so it cannot go on, and starting over "
+                    "would replace its weights; train again in a new run folder"
+                )
             self.say("There is no checkpoint yet: the run starts from its beginning.")
             return Place()
         state = read_state(newest)

@@ -21,6 +21,7 @@ import yaml
 
 from regard.errors import RunError
 from regard.files import write_atomically, write_json
+from regard.training.plain_yaml import load_plain
 
 CONFIG = "config.yaml"
 
@@ -84,7 +85,7 @@ class RunFolder:
             RunError: `config.yaml` is absent or is no mapping.
         """
         try:
-            config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+            config = load_plain(self.config.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise RunError(f"{self.config} cannot be read: {error}") from error
         if not isinstance(config, dict):
@@ -111,8 +112,14 @@ class RunFolder:
         """What came of the run.
 
         Raises:
-            RunError: the run has not ended.
+            RunError: the run has not ended, or the file is damaged.
         """
         if not self.results.is_file():
             raise RunError(f"{self.results} is absent: the run has not ended; resume it")
-        return json.loads(self.results.read_text(encoding="utf-8"))
+        try:
+            results = json.loads(self.results.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{self.results} is damaged: {error}; resume the run to have it written again") from error
+        if not isinstance(results, dict):
+            raise RunError(f"{self.results} does not hold a run's results; resume the run to have it written again")
+        return results

@@ -1,0 +1,101 @@
+"""What nobody should do to the program: it says what is wrong, and never shows a traceback."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("results.json", "[1", "results.json is damaged"),
+        ("results.json", "[1]", "does not hold a run's results"),
+        ("results.json", '{"best": 3}', "results.json is damaged"),
+        ("evaluations.json", "3", "no list of evaluations"),
+        ("evaluations.json", '[{"data": "a"}]', "no list of evaluations"),
+    ],
+)
+def test_compare_names_a_damaged_file(regard, run, copy, name, content, message):
+    (copy / name).write_text(content)
+    assert message in regard("compare", run, copy, code=1).stderr
+
+
+def test_results_without_some_numbers_are_compared_by_the_others(regard, run, copy):
+    (copy / "results.json").write_text('{"best": {"loss": 2.0}}')
+    told = json.loads(regard("compare", run, copy, "--format", "json").stdout)
+    assert told[1]["parameters"] is None and told[1]["best loss"] == 2.0
+
+
+def test_a_deeply_nested_tokenizer_is_damaged(regard, copy):
+    (copy / "tokenizers" / "source" / "tokenizer.json").write_text("[" * 100_000)
+    assert "tokenizer.json is damaged" in regard("translate", copy, "a", code=1).stderr
+
+
+def test_an_ended_run_without_checkpoints_is_not_trained_over(regard, copy):
+    shutil.rmtree(copy / "checkpoints")
+    weights = (copy / "model.safetensors").read_bytes()
+    assert "its checkpoints are gone" in regard("train", "--resume", copy, code=1).stderr
+    assert (copy / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize("arguments", [["translate", "a", "--out"], ["evaluate", "--predictions"]])
+def test_a_folder_is_not_written_over_and_nothing_is_computed_first(regard, run, tmp_path, monkeypatch, arguments):
+    monkeypatch.setattr("regard.models.recurrent.RecurrentTranslator.encode", lambda *_: pytest.fail("it computes"))
+    said = regard(arguments[0], run, *arguments[1:], tmp_path, code=1).stderr
+    assert f"error: {tmp_path}: is a folder" in said and "Errno" not in said and ".part" not in said
+
+
+def test_a_folder_is_not_translated(regard, run, tmp_path):
+    assert "is a folder; a text or a file" in regard("translate", run, tmp_path, code=1).stderr
+
+
+def test_bounds_that_no_machine_has(regard, run):
+    """Millions of threads end the process without a word; a model that never ends fills the memory."""
+    assert "--threads" in regard("translate", run, "a", "--threads", 10**8, code=2).stderr
+    assert "search.max_length" in regard("translate", run, "a", "--max-length", 10**8, code=2).stderr
+    assert "threads" in regard("train", "translation", "threads=99999999", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--query", "99999999999,99999999999,64"],
+        ["--key", "1,1,9999999999999999999999"],
+        ["--mask", "padding('a')"],
+        ["--mask", "window('a','b')"],
+    ],
+)
+def test_explain_says_what_it_cannot_take(regard, arguments):
+    assert arguments[1] in regard("explain", *arguments, code=2).stderr
+
+
+def test_too_little_memory_is_no_fault_of_the_program(regard):
+    said = regard("explain", "--query", "1,2,3", "--key", "1,2,3", "--score", f"general(rank={10**14})", code=1).stderr
+    assert "not enough memory" in said and "fault" not in said
+
+
+@pytest.mark.parametrize(
+    ("closing", "arguments", "message"),
+    [(">&-", "a", "standard output is closed"), ("<&-", "-", "standard input is closed")],
+)
+@pytest.mark.skipif(os.name != "posix", reason="closes a stream by the shell")
+def test_a_closed_stream_is_named(run, closing, arguments, message):
+    program = f'"{sys.executable}" -m regard translate "{run}" {arguments} {closing}'
+    done = subprocess.run(program, shell=True, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1 and message in done.stderr and "fault" not in done.stderr
+
+
+def test_too_few_pairs_says_how_many_count(regard, tmp_path):
+    for side, line in (("a", "\n"), ("b", "x\n")):
+        (tmp_path / side).write_text(line * 30)
+    said = regard("train", "translation", "--source", tmp_path / "a", "--target", tmp_path / "b", code=1).stderr
+    assert "30 pairs, 0 of them different and with words on both sides" in said

@@ -1,0 +1,42 @@
+"""Files that appear whole or not at all, also where there is a folder, a link or a pipe."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+from regard.files import write_atomically
+
+
+def test_a_folder_is_not_a_file_to_write(tmp_path):
+    with pytest.raises(IsADirectoryError, match="the name of a file") as caught:
+        write_atomically(tmp_path, "a")
+    assert caught.value.filename == str(tmp_path) and not list(tmp_path.iterdir())
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    (tmp_path / "file").write_text("a")
+    with pytest.raises(OSError) as caught:
+        write_atomically(tmp_path / "file" / "below", "b")
+    assert caught.value.filename == str(tmp_path / "file" / "below")
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path):
+    """So does a device: as the superuser, renaming onto /dev/null would replace it for the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    write_atomically(pipe, "雪\n")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(timeout=10)
+    assert read == ["雪\n"]
