@@ -99,3 +99,15 @@ def test_too_few_pairs_says_how_many_count(regard, tmp_path):
         (tmp_path / side).write_text(line * 30)
     said = regard("train", "translation", "--source", tmp_path / "a", "--target", tmp_path / "b", code=1).stderr
     assert "30 pairs, 0 of them different and with words on both sides" in said
+
+
+def test_an_interrupt_while_the_program_starts_is_no_traceback(monkeypatch):
+    from regard.cli import main
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regard.cli.app.run", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130

@@ -3,6 +3,9 @@
 
 def main() -> None:
     """The entry point of the `regard` program."""
-    from regard.cli.app import run
+    try:
+        from regard.cli.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # before a command, which has its own words for it, has begun
+        raise SystemExit(130) from None
