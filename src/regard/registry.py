@@ -1,5 +1,6 @@
 """Parts by name: one small table a kind of part, the same names in Python, YAML and on the command line."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -43,7 +44,9 @@ class Registry(Generic[Part]):
         try:
             return maker(**options)
         except TypeError as error:
-            raise ConfigError(f"the {self.kind} {name!r} cannot be made with {sorted(options)}: {error}") from error
+            given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+            takes = ", ".join(str(part) for part in inspect.signature(maker).parameters.values())
+            raise ConfigError(f"the {self.kind} {name!r} cannot be made with ({given}); it takes ({takes})") from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._makers

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.torch import load_file
 from torch import equal
 
@@ -150,7 +151,7 @@ TINIEST = ["training.steps=1", "model.embedding_dim=5", "model.encoder_dim=3", "
            "model.attention_dim=3", "data.tokenizer=characters", "data.held_out=2"]  # fmt: skip
 
 
-def test_a_settings_file_trains_and_a_misplaced_recipe_is_told(regard, tmp_path):
+def test_a_settings_file_trains_and_so_does_a_recipe(regard, tmp_path):
     made = phrases(30, seed=1)
     lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in made)
     (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
@@ -160,8 +161,11 @@ def test_a_settings_file_trains_and_a_misplaced_recipe_is_told(regard, tmp_path)
     file.write_text(printed, encoding="utf-8")
     result = regard("train", file, "--run", tmp_path / "run")
     assert "step 1" in result.stderr and "trained for 1 steps" in result.stdout
-    file.write_text("config: {}\nbands: []\n")
-    assert "regard reproduce" in regard("train", file, code=2).stderr
+    config = yaml.safe_load(printed)
+    config["data"]["tsv"] = "${data}/pairs.tsv"
+    file.write_text(yaml.safe_dump({"name": "ours", "bands": [], "config": config}), encoding="utf-8")
+    assert "--data DIR" in regard("train", file, code=2).stderr
+    assert "trained for 1 steps" in regard("train", file, "--data", tmp_path, "--run", tmp_path / "again").stdout
     file.write_text("seed: 1\n")
     assert "task: translation" in regard("train", file, code=2).stderr
 

@@ -62,6 +62,46 @@ def weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
         return torch.matmul(torch.tanh(pairs), wide(vector))
 
 
+def location_aware(
+    query: Float[Tensor, "*lead queries query_dim"],
+    key: Float[Tensor, "*#lead keys key_dim"],
+    query_weight: Float[Tensor, "hidden query_dim"],
+    key_weight: Float[Tensor, "hidden key_dim"],
+    vector: Float[Tensor, " hidden"],
+    previous: Float[Tensor, "batch ..."],
+    filters: Float[Tensor, "channels 1 width"],
+    feature_weight: Float[Tensor, "hidden channels"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(W q + U k + T f)`, f = F ∗ previous (Chorowski 2015, eq. 8–9); `previous` as in `location_features`."""
+    pairs = wide(F.linear(query, query_weight)).unsqueeze(-2) + wide(F.linear(key, key_weight)).unsqueeze(-3)
+    features = location_features(previous, tuple(query.shape[:-1]), filters, feature_weight)
+    return weigh_pairs(pairs + features, vector)
+
+
+def location_features(
+    previous: Float[Tensor, "batch ..."],
+    rows: tuple[int, ...],
+    filters: Float[Tensor, "channels 1 width"],
+    feature_weight: Float[Tensor, "hidden channels"],
+) -> Float[Tensor, "batch *rest keys hidden"]:
+    """`T (F ∗ previous)`: what a position hears of the earlier weights around it.
+
+    Args:
+        previous: the earlier weights, (batch, keys) for all queries or (*rows, keys).
+        rows: (batch, [heads,] queries).
+        filters: F, of an odd width.
+        feature_weight: T.
+    """
+    batch, keys = rows[0], previous.shape[-1]
+    if tuple(previous.shape) not in ((batch, keys), (*rows, keys)):
+        raise ShapeError(f"previous has shape {tuple(previous.shape)}; expected {(batch, keys)} or {(*rows, keys)}")
+    if keys == 0:
+        return previous.new_zeros(*rows, 0, feature_weight.shape[0])
+    filtered = F.conv1d(previous.to(filters.dtype).reshape(-1, 1, keys), filters, padding=filters.shape[-1] // 2)
+    lead = (batch,) + (1,) * (len(rows) - 1) if previous.ndim == 2 else rows
+    return F.linear(filtered.transpose(-2, -1), feature_weight).reshape(*lead, keys, feature_weight.shape[0])
+
+
 def cosine(
     query: Float[Tensor, "*lead queries dim"],
     key: Float[Tensor, "*#lead keys dim"],

@@ -22,6 +22,7 @@ from regard.attention.functional import (
     dot,
     feed_forward,
     location,
+    location_features,
     per_query,
     unit,
     weigh_pairs,
@@ -303,22 +304,12 @@ class LocationAware(Additive):
         check_width("query", query, self.query_dim)
         pairs = wide(F.linear(query, self.query_weight)).unsqueeze(-2) + wide(prepared.projected).unsqueeze(-3)
         if previous is not None:
-            pairs = pairs + self._earlier(previous, query, prepared.key.shape[-2])
+            keys = prepared.key.shape[-2]
+            if previous.shape[-1] != keys:
+                raise ShapeError(f"previous has shape {tuple(previous.shape)}, but there are {keys} keys")
+            rows = tuple(query.shape[:-1])
+            pairs = pairs + location_features(previous, rows, self.features.weight, self.feature_weight)
         return weigh_pairs(pairs, self.vector)
-
-    def _earlier(self, previous: Tensor, query: Tensor, keys: int) -> Tensor:
-        """Features of the earlier weights, (…, 1 or queries, keys, hidden)."""
-        batch, queries = query.shape[0], query.shape[-2]
-        if tuple(previous.shape) not in ((batch, keys), (*query.shape[:-1], keys)):
-            raise ShapeError(
-                f"previous has shape {tuple(previous.shape)}; expected {(batch, keys)} or {(*query.shape[:-1], keys)}"
-            )
-        if keys == 0:
-            return previous.new_zeros(*query.shape[:-1], 0, self.hidden_dim)
-        rows = previous.to(self.features.weight.dtype).reshape(-1, 1, keys)
-        filtered = self.features(rows).transpose(-2, -1)  # (rows, keys, channels)
-        lead = (batch,) + (1,) * (query.ndim - 2) if previous.ndim == 2 else (*query.shape[:-2], queries)
-        return F.linear(filtered, self.feature_weight).reshape(*lead, keys, self.hidden_dim)
 
 
 class PerHead(Score):

@@ -12,7 +12,8 @@ from regard.cli.console import complain, out, progress, say, warn
 from regard.errors import ConfigError
 
 What = Annotated[
-    str | None, typer.Argument(help="A task (translation), or a YAML file of settings.", show_default=False)
+    str | None,
+    typer.Argument(help="A task (translation), or a YAML file of settings or of a recipe.", show_default=False),
 ]
 Assignments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, as in model.dropout=0.3.", show_default=False)
@@ -22,6 +23,7 @@ Target = Annotated[str | None, typer.Option(help="Their translations, line by li
 ValidationSource = Annotated[str | None, typer.Option(help="Source of the validation.")]
 ValidationTarget = Annotated[str | None, typer.Option(help="Target of the validation.")]
 Run = Annotated[Path | None, typer.Option(help="The run's folder. [default: the next free runs/TASK-N]")]
+Data = Annotated[Path | None, typer.Option(help="Folder of a recipe's data files.")]
 Attention = Annotated[str | None, typer.Option(help="The score: additive, general, dot, …; none for no attention.")]
 Resume = Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit.", show_default=False)]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all settings, explained, and leave.")]
@@ -47,6 +49,7 @@ def train(
     validation_source: ValidationSource = None,
     validation_target: ValidationTarget = None,
     attention: Attention = None,
+    data: Data = None,
     run: Run = None,
     resume: Resume = None,
     seed: Seed = None,
@@ -68,7 +71,7 @@ def train(
     if resume is None and what is None:
         raise ConfigError("say what to train: a task (regard train translation …) or a YAML file of settings")
 
-    tree = _start(what, resume)
+    tree = _start(what, resume, data)
     options = {
         "data.source": source,
         "data.target": target,
@@ -107,8 +110,8 @@ def train(
         out(f"{name}\t{value:.6g}")
 
 
-def _start(what: str | None, resume: Path | None) -> dict[str, Any]:
-    """The settings before those of the command line: a run's, a file's, or just the task."""
+def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str, Any]:
+    """The settings before those of the command line: a run's, a file's, a recipe's, or just the task."""
     from regard.tasks.config import read_yaml
 
     if resume is not None:
@@ -120,7 +123,11 @@ def _start(what: str | None, resume: Path | None) -> dict[str, Any]:
         return {"task": what}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:
-        raise ConfigError(f"{what} is a recipe; run it with: regard reproduce {what}")
+        from regard.tasks.ledger import DATA, resolved
+
+        tree = resolved(tree["config"], data)
+        if data is None and DATA in str(tree):
+            raise ConfigError(f"{what} is a recipe for data files of its own; name their folder: --data DIR")
     if "task" not in tree:
         raise ConfigError(f"{what}: does not say what to train; add a line such as `task: translation`")
     return tree

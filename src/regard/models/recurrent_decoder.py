@@ -60,7 +60,7 @@ class RecurrentDecoder(nn.Module):
     def __init__(self, settings: RecurrentSettings, vocabulary: int, states_dim: int, context_dim: int) -> None:
         super().__init__()
         self.readout_dim = settings.readout_dim or settings.embedding_dim
-        self.layers, self.dim = settings.decoder_layers, settings.decoder_dim
+        self.layers, self.dim = settings.decoder_layers, settings.state_dim
         self.embedding = embedding(vocabulary, settings.embedding_dim)
         self.recurrence = Recurrence(
             settings.cell, settings.embedding_dim + context_dim, self.dim, self.layers, settings.dropout

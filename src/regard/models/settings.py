@@ -16,7 +16,11 @@ class RecurrentSettings(BaseModel):
         default=256, ge=1, description="width of the encoder in each direction; its states are twice as wide"
     )
     encoder_layers: int = Field(default=1, ge=1, description="layers of the encoder")
-    decoder_dim: int = Field(default=384, ge=1, description="width of the decoder's state")
+    decoder_dim: int | None = Field(
+        default=None,
+        ge=1,
+        description="width of the decoder's state; twice encoder_dim unless given, which dot and cosine need",
+    )
     decoder_layers: int = Field(default=1, ge=1, description="layers of the decoder")
     readout_dim: int | None = Field(
         default=None, ge=1, description="width of what the output layer reads; the word vectors' width unless given"
@@ -66,6 +70,11 @@ class RecurrentSettings(BaseModel):
         le=1,
         description="in training, the share of inputs that are right words, not the model's own choices",
     )
+
+    @property
+    def state_dim(self) -> int:
+        """Width of the decoder's state: that of the encoder's states unless given."""
+        return self.decoder_dim if self.decoder_dim is not None else 2 * self.encoder_dim
 
     @property
     def attends(self) -> bool:

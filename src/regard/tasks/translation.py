@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
 from torch import nn
 
 from regard.attention.normalize import normalizers
 from regard.attention.score import scores
 from regard.data.batching import TextBatch
-from regard.errors import nearest
+from regard.data.vocabulary import SPECIALS
+from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
 from regard.metrics.text import bleu, exact_match
 from regard.models.recurrent import RecurrentTranslator
+from regard.models.settings import RecurrentSettings
 from regard.tasks.corpus import Corpus, language_of, prepare_corpus
 from regard.tasks.settings import TranslationSettings
 from regard.tasks.task import Task
@@ -76,6 +79,8 @@ def _problems(tree: dict[str, Any]) -> list[str]:
         known = [*registry, *besides]
         if isinstance(name, str) and name not in known:
             lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
+    if not lines:
+        lines += _part_problems(named)
     training = tree.get("training")
     watched = training if isinstance(training, dict) else {}
     monitor, better = watched.get("monitor", "loss"), watched.get("better", "min")
@@ -90,6 +95,19 @@ def _problems(tree: dict[str, Any]) -> list[str]:
             "or data.phrases.target=fr for the built-in phrases"
         )
     return lines
+
+
+def _part_problems(model: dict[str, Any]) -> list[str]:
+    """What only building the parts shows: options that a score or a normalizer does not take, widths that differ."""
+    try:
+        settings = RecurrentSettings(**model)
+    except ValidationError:
+        return []  # told by the settings themselves
+    try:
+        RecurrentTranslator(settings, len(SPECIALS), len(SPECIALS))
+    except ConfigError as error:
+        return [f"model: {error}"]
+    return []
 
 
 def _view(translator: Translator, text: str, **options: Any) -> Any:
