@@ -25,8 +25,8 @@ test-slow: .venv/.installed
 	$(BIN)/python -m pytest -m slow
 
 docs: .venv/.installed
-	$(BIN)/python -m regard family --write docs/family.md
-	$(BIN)/python -m regard family --lang zh --write docs/family.zh.md
+	$(BIN)/python -m regard.attention.family_page docs
+	$(BIN)/python -m regard.worked.page docs
 
 clean:
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache

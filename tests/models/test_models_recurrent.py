@@ -277,6 +277,24 @@ def test_the_vocabulary_product_is_over_real_words_only(monkeypatch):
     assert rows == [(10, 5)]
 
 
+
+def test_hidden_words_are_heard_as_unknown_in_training_only():
+    """Word dropout: all but the begin mark replaced by unknown (1) is what the decoder would read from such a text."""
+    batch = pairs()
+    nearly_all = translator(word_dropout=1 - 1e-12)
+    unknown = batch.target_in.clone()
+    unknown[:, 1:] = 1
+    expected = translator().objective(dataclasses.replace(batch, target_in=unknown)).total
+    assert torch.allclose(nearly_all.train().objective(batch).total, expected, atol=1e-10)
+    assert torch.equal(nearly_all.eval().objective(batch).total, translator().objective(batch).total)
+    some = translator(word_dropout=0.5).train()
+    torch.manual_seed(3)
+    first = some.objective(batch).total
+    torch.manual_seed(3)
+    assert torch.equal(some.objective(batch).total, first)
+    assert not torch.allclose(some.objective(batch).total, first)
+
+
 class TestTeacherForcing:
     @pytest.mark.parametrize("name", ["luong-additive", "luong-feeding", "bahdanau-gru", "fixed-every_step"])
     def test_ratio_0_reads_its_own_choices(self, name):

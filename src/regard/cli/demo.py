@@ -42,7 +42,7 @@ def demo(
     out(f"exact match on {done.evaluation.pairs} phrases never seen: {measures['exact']:.3f}")
     out(
         f"alignment error rate (learned, never taught): {measures['aer']:.3f}; "
-        f"looking along the diagonal {baselines['diagonal']:.3f}, everywhere alike {baselines['uniform']:.3f}"
+        f"looking along the diagonal {baselines['diagonal']:.3f}, a random word each {baselines['uniform']:.3f}"
     )
     out()
     from regard.views.terminal import terminal

@@ -21,6 +21,9 @@ from regard.models.recurrent_decoder import Memory, embedding, recurrent_decoder
 from regard.models.settings import RecurrentSettings
 
 
+UNKNOWN = 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
+
+
 @runtime_checkable
 class Pairs(Protocol):
     """A batch of sentence pairs, as `data.batching.TextBatch`."""
@@ -71,10 +74,11 @@ class RecurrentTranslator(nn.Module):
     def features(self, batch: Pairs) -> tuple[Float[Tensor, "tokens readout_dim"], Int[Tensor, " tokens"]]:
         """What the output layer reads at each real target word, and these words; padding is left out."""
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
+        target_in = self._partly_hidden(batch.target_in)
         if self.training and self.settings.teacher_forcing < 1:
-            features = self._partly_forced(state, batch.target_in)
+            features = self._partly_forced(state, target_in)
         else:
-            features = self.decoder.features(state, batch.target_in).features
+            features = self.decoder.features(state, target_in).features
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         return features[kept], batch.target_out[kept]
@@ -91,6 +95,17 @@ class RecurrentTranslator(nn.Module):
     def forward(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """The objective; wrappers such as distributed data parallel work through `forward`."""
         return self.objective(batch, smoothing)
+
+    def _partly_hidden(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
+        """In training each earlier word is unknown with probability `word_dropout` (Bowman et al. 2016, §3.3).
+
+        A decoder that cannot go by its own last word has to look at the source for the next one.
+        """
+        if not self.training or self.settings.word_dropout == 0:
+            return target_in
+        hidden = torch.rand(target_in.shape, device=target_in.device) < self.settings.word_dropout
+        hidden[:, :1] = False  # the begin mark
+        return torch.where(hidden, UNKNOWN, target_in)
 
     def _partly_forced(
         self, state: State, target_in: Int[Tensor, "batch steps"]

@@ -64,6 +64,12 @@ class RecurrentSettings(BaseModel):
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="on word vectors, encoder states, [state; context] and readout"
     )
+    word_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="in training, the share of earlier target words that the decoder hears as unknown",
+    )
     teacher_forcing: float = Field(
         default=1.0,
         ge=0,

@@ -33,7 +33,7 @@ class Evaluation:
         pairs: how many.
         measures: by name: bleu, chrf, exact, perplexity, and aer where true links are known.
         signatures: what makes a measure comparable, for those that have one.
-        baselines: AER of looking along the diagonal, and of looking everywhere alike.
+        baselines: AER of looking along the diagonal, and of a random word each.
         lengths: the same measures by source length in words; None where no source is as long.
         notes: what a reader must know, such as lines that were cut.
         translations: the outputs, in order.

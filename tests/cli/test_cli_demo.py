@@ -1,0 +1,27 @@
+"""`regard demo` on a recipe that is over at once: what it prints and what it leaves."""
+
+from regard.tasks.config import merge
+from regard.tasks.ledger import find
+
+SMALL = {
+    "data": {"phrases": {"count": 330}, "held_out": 20},
+    "model": {"embedding_dim": 7, "encoder_dim": 5, "decoder_dim": 11, "attention_dim": 3},
+    "training": {"epochs": 1, "warmup_steps": 1},
+}
+
+
+def test_demo_prints_its_measures_and_draws_three_alignments(regard, tmp_path, monkeypatch):
+    recipe = find("demo-en-zh")
+    small = recipe.model_copy(update={"config": merge(recipe.config, SMALL)})
+    monkeypatch.setattr("regard.tasks.demo.recipe_to", lambda language: small)
+    folder = tmp_path / "demo"
+    printed = regard("demo", "--to", "zh", "--out", folder, "--threads", 1).stdout
+    assert "exact match on 20 phrases never seen: " in printed
+    assert "alignment error rate" in printed and "diagonal" in printed and "random word" in printed
+    assert printed.count(" → ") >= 3
+    assert str(folder / "alignment.html") in printed and str(folder / "alignment.png") in printed
+    assert (folder / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "alignment.html").read_text(encoding="utf-8")
+    assert "<!doctype html>" in page.lower() and "effect" in page
+    assert (folder / "model.safetensors").is_file()
+    assert "is there already" in regard("demo", "--to", "zh", "--out", folder, code=1).stderr
