@@ -277,7 +277,6 @@ def test_the_vocabulary_product_is_over_real_words_only(monkeypatch):
     assert rows == [(10, 5)]
 
 
-
 def test_hidden_words_are_heard_as_unknown_in_training_only():
     """Word dropout: all but the begin mark replaced by unknown (1) is what the decoder would read from such a text."""
     batch = pairs()

@@ -20,7 +20,6 @@ from regard.layers.recurrent import BidirectionalEncoder
 from regard.models.recurrent_decoder import Memory, embedding, recurrent_decoder
 from regard.models.settings import RecurrentSettings
 
-
 UNKNOWN = 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
 
 
