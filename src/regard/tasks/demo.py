@@ -6,6 +6,7 @@ from regard.tasks.alignment_view import alignment_view
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.fit import Say
 from regard.tasks.ledger import Recipe, find, shipped
+from regard.tasks.outputs import Translation
 from regard.tasks.reproduce import Reproduced, reproduce
 from regard.training.progress import Reporter
 from regard.training.run import RunFolder
@@ -43,14 +44,14 @@ def demo(
 
 
 def some_alignments(evaluation: Evaluation, count: int) -> View:
-    """The alignments of the first test phrases, of a length that fits a terminal, in which the order changes."""
-    crossing = [
-        one
-        for one in evaluation.translations
-        if one.alignment is not None and 5 <= len(one.source_words) <= 10 and _crosses(one.links())
-    ]
-    chosen = (crossing or evaluation.translations)[:count]
+    """The alignments of some test phrases: first those that fit a terminal and change the order of their words."""
+    translations = [one for one in evaluation.translations if one.alignment is not None]
+    chosen = sorted(translations, key=lambda one: not _tells_much(one))[:count]
     return alignment_view([one.shown().matrix() for one in chosen])
+
+
+def _tells_much(one: Translation) -> bool:
+    return 5 <= len(one.source_words) <= 10 and _crosses(one.links())
 
 
 def _crosses(links: list[tuple[int, int]]) -> bool:
