@@ -29,13 +29,13 @@ def demo(
 ) -> None:
     """Train a small translator, and see where it looks.
 
-    It takes about two minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
+    It takes two to three minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
     learned: nobody tells the model which word belongs to which.
     """
     from regard.tasks import demo as task
 
     folder = out_ or _free(to)
-    say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes about two minutes.")
+    say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes two to three minutes.")
     done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=warn)
 
     measures, baselines = done.evaluation.measures, done.evaluation.baselines

@@ -40,7 +40,8 @@ def demo(
     if epochs is not None:
         training = {**recipe.config["training"], "epochs": epochs}
         recipe = recipe.model_copy(update={"config": {**recipe.config, "training": training}})
-    return reproduce(recipe, folder, seed=seed, threads=threads, progress=progress, say=say)
+    # Matrices this small are not worth sharing out: on a busy machine two threads mostly wait for each other.
+    return reproduce(recipe, folder, seed=seed, threads=threads or 1, progress=progress, say=say)
 
 
 def some_alignments(evaluation: Evaluation, count: int) -> View:
