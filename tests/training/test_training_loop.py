@@ -122,6 +122,18 @@ def test_a_run_bound_by_minutes_ends_in_time_and_resumes_with_the_time_spent(tmp
     assert RunFolder(tmp_path).read_metrics()[-2]["learning_rate"] < 0.02 * 0.2, "decayed by the clock"
 
 
+def test_a_run_bound_by_processor_time_does_not_count_the_time_it_waits(tmp_path):
+    """Two runs that share a machine are on equal terms; a resumed one goes on counting."""
+    bound = {"processor_minutes": 0.005, "steps": None, "validate_every": 10_000, "pause": 0.01, "save_every": None}
+    with pytest.raises(Interrupted):
+        run_tiny(tmp_path, signal_at=5, **bound)
+    _, results = run_tiny(tmp_path, resume=True, **bound)
+    assert results["ended_by"] == "processor_minutes"
+    assert 0.3 <= results["processor_seconds"] < results["seconds"]
+    assert results["seconds"] >= 0.01 * results["steps"] + 0.2
+    assert RunFolder(tmp_path).read_metrics()[-2]["learning_rate"] < 0.02 * 0.2, "decayed by the same clock"
+
+
 @pytest.mark.parametrize(
     "better, values, last", [("min", [5, 3, 4, 3, 9, 1], 5), ("max", [1, 3, 2, float("nan"), 3], 5)]
 )

@@ -42,8 +42,8 @@ def train(
     """Train a model, so that it can be killed at any moment and resumed to the same weights, bit for bit.
 
     The promise of bits holds on one machine, with one number of threads and processes, on the CPU, for runs bound by
-    steps or epochs; one bound by minutes resumes with the time it has spent. Under `torchrun` each process takes every
-    n-th row of every batch, and the sums are those of one process.
+    steps or epochs; one bound by minutes of either kind resumes with the time it has spent. Under `torchrun` each
+    process takes every n-th row of every batch, and the sums are those of one process.
 
     Args:
         run: the folder that is written to.
@@ -93,7 +93,7 @@ def train(
         stack.enter_context(teller)
         if processes.first:
             run.results.unlink(missing_ok=True)  # those of a run that now goes on
-        clock = time.monotonic()
+        clock = clocks()
 
         def look() -> None:
             """Validate, keep the weights if they are the best, and save the place."""
@@ -125,8 +125,9 @@ def train(
             place.step += 1
             place.total.add(sums)
             place.interval.add(sums)
-            now = time.monotonic()
-            place.seconds, received = _agree(processes, place.seconds + now - clock, watch.received)
+            now = clocks()
+            spent = (place.seconds + now[0] - clock[0], place.processor_seconds + now[1] - clock[1])
+            (place.seconds, place.processor_seconds), received = _agree(processes, spent, watch.received)
             clock = now
 
             last = bounds.ended(place) is not None
@@ -158,7 +159,7 @@ class Bounds:
     """When a run ends, and how much of it is done.
 
     Args:
-        settings: `steps`, `epochs`, `minutes` and `patience`.
+        settings: `steps`, `epochs`, `minutes`, `processor_minutes` and `patience`.
         steps: updates in the first epoch, by which a run bound by epochs is measured until it ends.
     """
 
@@ -173,6 +174,7 @@ class Bounds:
             place.step / settings.steps if settings.steps else 0.0,
             place.step / (settings.epochs * self.steps) if settings.epochs else 0.0,
             place.seconds / (60 * settings.minutes) if settings.minutes else 0.0,
+            place.processor_seconds / (60 * settings.processor_minutes) if settings.processor_minutes else 0.0,
         ]
         return min(1.0, max(parts))
 
@@ -184,6 +186,8 @@ class Bounds:
             "steps": settings.steps is not None and place.step >= settings.steps,
             "epochs": settings.epochs is not None and place.epoch >= settings.epochs,
             "minutes": settings.minutes is not None and place.seconds >= 60 * settings.minutes,
+            "processor_minutes": settings.processor_minutes is not None
+            and place.processor_seconds >= 60 * settings.processor_minutes,
         }
         return next((name for name, is_reached in reached.items() if is_reached), None)
 
@@ -211,14 +215,19 @@ def _monitored(metrics: dict[str, float], name: str) -> float:
     return metrics[name]
 
 
-def _agree(processes: Processes, seconds: float, received: int) -> tuple[float, int]:
-    """The first process's clock, and a signal that any process received: all must end after the same step."""
+def clocks() -> tuple[float, float]:
+    """The time on the wall and the processor time of this process, in seconds."""
+    return time.monotonic(), time.process_time()
+
+
+def _agree(processes: Processes, spent: tuple[float, float], received: int) -> tuple[tuple[float, float], int]:
+    """The first process's clocks, and a signal that any process received: all must end after the same step."""
     if processes.count == 1:
-        return seconds, received
-    mine = torch.zeros(2, processes.count, dtype=torch.float64, device=processes.device)
-    mine[0, processes.rank], mine[1, processes.rank] = seconds, received
-    clocks, signals = processes.sum(mine).tolist()
-    return clocks[0], int(max(signals))
+        return spent, received
+    mine = torch.zeros(3, processes.count, dtype=torch.float64, device=processes.device)
+    mine[:, processes.rank] = torch.tensor([*spent, received], dtype=torch.float64)
+    seconds, processor, signals = processes.sum(mine).tolist()
+    return (seconds[0], processor[0]), int(max(signals))
 
 
 def _results(
@@ -231,6 +240,7 @@ def _results(
         "epochs": place.epoch,
         "tokens": int(tokens),
         "seconds": place.seconds,
+        "processor_seconds": place.processor_seconds,
         "tokens_per_second": tokens / place.total.seconds if place.total.seconds else 0.0,
         "peak_memory_bytes": peak_memory(processes.device),
         "best_step": place.best_step,

@@ -55,6 +55,7 @@ class Place:
         step: updates made.
         epoch, position: the next batch is number `position` of the plan of `epoch`.
         seconds: spent training, validation included, over all resumes.
+        processor_seconds: the same in processor time, that of all threads of a process added.
         total: what all updates came to; its seconds leave validation and saving out.
         interval: the same since the last line of the log.
         best: the best value of the monitored metric; `best_step` is where it was reached.
@@ -66,6 +67,7 @@ class Place:
     epoch: int = 0
     position: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     total: Sums = field(default_factory=Sums)
     interval: Sums = field(default_factory=Sums)
     best: float | None = None

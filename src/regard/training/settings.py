@@ -5,9 +5,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 UNBOUNDED_EPOCHS = 20
-"""The epochs of a run that is told neither steps, nor epochs, nor minutes."""
+"""The epochs of a run that is told neither steps, nor epochs, nor minutes of either kind."""
 
-CHANGEABLE = frozenset({"steps", "epochs", "minutes", "patience", "keep", "save_every", "log_every"})
+_BOUNDS = ("steps", "epochs", "minutes", "processor_minutes")
+
+CHANGEABLE = frozenset(
+    {"steps", "epochs", "minutes", "processor_minutes", "patience", "keep", "save_every", "log_every"}
+)
 """Settings that may differ on resume: when to end, and what is written. All others would make another run of it.
 
 A moved end moves the decay from the resumed step on (but for `none` and `inverse_sqrt`, which know no end).
@@ -23,14 +27,21 @@ class TrainingSettings(BaseModel):
     epochs: int | None = Field(
         default=None,
         gt=0,
-        description="End after this many passes over the data. Of steps, epochs and minutes the first that is reached "
-        f"ends the run; with none of them given, {UNBOUNDED_EPOCHS} epochs do.",
+        description="End after this many passes over the data. Of steps, epochs, minutes and processor_minutes the "
+        f"first that is reached ends the run; with none of them given, {UNBOUNDED_EPOCHS} epochs do.",
     )
     minutes: float | None = Field(
         default=None,
         gt=0,
         description="End after this much time in training, validation included; a resumed run goes on counting. "
         "How many updates fit depends on the machine, so such a run is not the same bit for bit elsewhere.",
+    )
+
+    processor_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        description="End after this much processor time, that of all threads of a process added, validation included. "
+        "What else the machine does hardly counts, so runs that share it are still on equal terms.",
     )
 
     learning_rate: float = Field(
@@ -85,6 +96,8 @@ class TrainingSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _bounded(cls, given: Any) -> Any:
-        if isinstance(given, dict) and all(given.get(bound) is None for bound in ("steps", "epochs", "minutes")):
+        if isinstance(given, dict) and all(
+            given.get(bound) is None for bound in ("steps", "epochs", "minutes", "processor_minutes")
+        ):
             return {**given, "epochs": UNBOUNDED_EPOCHS}
         return given
