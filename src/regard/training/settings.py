@@ -9,9 +9,7 @@ UNBOUNDED_EPOCHS = 20
 
 _BOUNDS = ("steps", "epochs", "minutes", "processor_minutes")
 
-CHANGEABLE = frozenset(
-    {"steps", "epochs", "minutes", "processor_minutes", "patience", "keep", "save_every", "log_every"}
-)
+CHANGEABLE = frozenset({*_BOUNDS, "patience", "keep", "save_every", "log_every"})
 """Settings that may differ on resume: when to end, and what is written. All others would make another run of it.
 
 A moved end moves the decay from the resumed step on (but for `none` and `inverse_sqrt`, which know no end).
