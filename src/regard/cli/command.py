@@ -98,6 +98,19 @@ def command(
     return enter
 
 
+def whole_numbers(option: str, text: str, least: int = 0) -> list[int]:
+    """The different whole numbers of an option such as `--seeds 0,1,2`."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} {text!r}: expected whole numbers separated by commas, as in {least},{least + 1},{least + 2}"
+        ) from error
+    if min(numbers) < least or len(set(numbers)) < len(numbers):
+        raise ConfigError(f"{option} {text!r}: expected different numbers, {least} or greater")
+    return numbers
+
+
 def _kept(examples: str) -> str | None:
     """Examples for the end of a help, whose lines are kept as they are (the mark is click's)."""
     lines = [line.strip() for line in examples.strip().splitlines() if line.strip()]

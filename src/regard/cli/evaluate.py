@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import Threads, command
+from regard.cli.command import Threads, command, whole_numbers
 from regard.cli.console import out, say, table, warn
 from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, search_from
 from regard.errors import ConfigError
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's held-out pairs if no files are given.")]
+Tsv = Annotated[Path | None, typer.Option(help="Lines of source<TAB>target, in place of two files.")]
+Jsonl = Annotated[Path | None, typer.Option(help='Lines of {"source": …, "target": …}, in place of two files.')]
 Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
 Links = Annotated[Path | None, typer.Option(help="True links, a line a pair: 0-0 1-2, or 1p2 for a possible one.")]
 First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
+Words = Annotated[
+    Literal["whitespace", "tokenizer"],
+    typer.Option("--words", help="What the links count: words between white space, or regard's own."),
+]
 Predictions = Annotated[Path | None, typer.Option(help="Write the translations to this file.")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How results are written.")]
+Edges = Annotated[
+    str | None, typer.Option("--edges", help="Source lengths at which the rows by length begin. [default: 8,11,14,18]")
+]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
 
 
@@ -32,50 +41,64 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
     examples="""
     regard evaluate runs/de-en --source test.de.gz --target test.en.gz --beam 5
     regard evaluate runs/de-en --source test.de --target test.en --links test.links --format json
-    regard evaluate runs/en-fr
+    regard evaluate runs/de-en --tsv test.tsv --links test.links --links-from 1
+    regard evaluate runs/en-fr --edges 4,6,8
     """,
 )
 def evaluate(
     run: RunFolder,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    jsonl: Jsonl = None,
     links: Links = None,
     first: First = 0,
+    words: Words = "whitespace",
     predictions: Predictions = None,
     beam: Beam = None,
     max_length: MaxLength = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    edges: Edges = None,
     batch: Batch = 64,
     format: Format = "text",
     threads: Threads = None,
 ) -> None:
     """Measure a run on test data.
 
-    BLEU and chrF with their signatures, exact match, perplexity, and AER where true links are known. The result
-    is also kept in the run's folder, for `regard compare`.
+    BLEU and chrF with their signatures, exact match, perplexity, the entropy of the attention's rows in nats, and AER
+    where true links are known. The result is also kept in the run's folder, for `regard compare`.
     """
     if (source is None) != (target is None):
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
-    if links is not None and source is None:
-        raise ConfigError("--links are of the test pairs: give --source and --target too")
+    given = [path for path in (source, tsv, jsonl) if path is not None]
+    if len(given) > 1:
+        raise ConfigError("choose one kind of test data: --source and --target, --tsv, or --jsonl")
+    if links is not None and source is None and tsv is None:
+        raise ConfigError("--links are of the test pairs: give --source and --target, or --tsv, too")
     if predictions is not None:
         refuse_folder(predictions)  # before everything is translated
+    begins = None if edges is None else sorted(whole_numbers("--edges", edges, least=1))
     search = search_from(
         run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
     )
 
+    from regard.data.corpus import read_corpus
+    from regard.data.settings import CorpusSettings
     from regard.tasks.evaluation import evaluate as measure
-    from regard.tasks.evaluation import held_out, test_pairs
+    from regard.tasks.evaluation import held_out
     from regard.tasks.evaluations import keep_evaluation
     from regard.tasks.load import load
 
-    if source is None or target is None:
-        pairs, name = held_out(run), "held out"
+    if given:
+        tested = CorpusSettings(
+            source=source, target=target, tsv=tsv, jsonl=jsonl, links=links, links_from=first, links_words=words
+        )
+        pairs, name = read_corpus(tested), given[0].name
     else:
-        pairs, name = test_pairs(source, target, links, first), source.name
+        pairs, name = held_out(run), "held out"
     translator = load(run, threads=threads)
-    result = measure(translator, pairs, search, batch)
+    result = measure(translator, pairs, search, batch, begins)
     for note in result.notes:
         warn(note)
     entry = {"data": name, "search": search.model_dump(mode="json"), **result.to_json()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
+from regard.cli.command import FAILED, Threads, command, whole_numbers
 from regard.cli.console import colored, out, progress, say, table, warn
 from regard.errors import ConfigError
 
@@ -65,7 +65,7 @@ def reproduce(
         return
     if name is None:
         raise ConfigError("name a recipe, or see them all: regard recipes")
-    numbers = _seeds(seeds)
+    numbers = whole_numbers("--seeds", seeds)
 
     from regard.cli.evaluate import print_evaluation
     from regard.tasks import ledger
@@ -110,16 +110,6 @@ def _show_some(evaluation: "Evaluation", folder: Path) -> None:
     out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
     out()
     say(f"As a page: {write(view, folder / 'alignments.html')}")
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--seeds {text!r}: expected whole numbers separated by commas, as in 0,1,2") from error
-    if min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"--seeds {text!r}: expected different seeds, 0 or greater")
-    return seeds
 
 
 def _print_ledger() -> None:

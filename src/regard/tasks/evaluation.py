@@ -10,6 +10,7 @@ from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
 from regard.metrics.alignment import Link, alignment_error_rate
 from regard.metrics.buckets import by_length
+from regard.metrics.entropy import mean_row_entropy
 from regard.metrics.links import diagonal, uniform
 from regard.metrics.perplexity import perplexity
 from regard.metrics.pharaoh import read_pharaoh
@@ -31,7 +32,8 @@ class Evaluation:
 
     Attributes:
         pairs: how many.
-        measures: by name: bleu, chrf, exact, perplexity, and aer where true links are known.
+        measures: by name: bleu, chrf, exact, perplexity; entropy where the model attends, in nats; aer where true links
+            are known.
         signatures: what makes a measure comparable, for those that have one.
         baselines: AER of looking along the diagonal, and of a random word each.
         lengths: the same measures by source length in words; None where no source is as long.
@@ -60,13 +62,25 @@ class Evaluation:
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[Pair], search: SearchSettings | None = None, batch: int = 64
+    translator: Translator,
+    pairs: Sequence[Pair],
+    search: SearchSettings | None = None,
+    batch: int = 64,
+    edges: Sequence[int] | None = None,
 ) -> Evaluation:
     """Translate the sources and compare with the targets.
 
-    Perplexity is a piece (its end mark counted), of the given targets. The alignment error rate is of the weights with
-    which the model reads the given targets, against the pairs' true links: a target word is linked to the source word
-    that it received most from.
+    Perplexity is a piece (its end mark counted), of the given targets. Entropy is the mean over those pieces of the
+    entropy, in nats, of the weights over source pieces with which the model reads them. The alignment error rate is of
+    the same weights, against the pairs' true links: a target word is linked to the source word that it received most
+    from.
+
+    Args:
+        translator: a trained one.
+        pairs: sources and the targets to compare with.
+        search: in place of the run's own.
+        batch: sentences computed together; never changes a result.
+        edges: source lengths in words at which the next bucket of `lengths` begins; `EDGES` if not given.
     """
     if not pairs:
         raise DataError("there are no pairs to evaluate on; the files are empty")
@@ -87,6 +101,9 @@ def evaluate(
             "exact": exact_match(found, wanted),
             "perplexity": Measured(perplexity(nats, tokens), "", tokens),
         }
+        tables = [one.alignment for one in read if one.alignment is not None]
+        if tables:
+            measured["entropy"] = Measured(mean_row_entropy(tables), "", tokens)
         if linked is not None:
             measured["aer"] = Measured(linked.error(linked.predicted, places), "", len(places))
         return measured
@@ -100,7 +117,7 @@ def evaluate(
     unfinished = sum(not one.finished for one in translations)
     if unfinished:
         notes.append(f"{unfinished} translations did not end by themselves and were cut off")
-    buckets = by_length([len(translator.source.words(source)) for source in sources], EDGES, measure)
+    buckets = by_length([len(translator.source.words(source)) for source in sources], edges or EDGES, measure)
     return Evaluation(
         pairs=len(pairs),
         measures={name: one.value for name, one in measured.items()},
