@@ -175,7 +175,9 @@ def test_evaluate_measures_and_compare_shows_it(regard, run, files, tmp_path):
     predictions = tmp_path / "out.txt"
     printed = regard(*arguments, "--predictions", predictions).stdout
     assert predictions.read_text(encoding="utf-8") == regard("translate", run, files / "test.en").stdout
-    entry = json.loads(regard(*arguments, "--links", files / "test.links", "--words", "tokenizer", "--format", "json").stdout)
+    entry = json.loads(
+        regard(*arguments, "--links", files / "test.links", "--words", "tokenizer", "--format", "json").stdout
+    )
     assert "nrefs:1|case:mixed" in printed and f"{entry['measures']['perplexity']:.2f}" in printed
     assert entry["pairs"] == 20 and set(entry["measures"]) == {"bleu", "chrf", "exact", "perplexity", "entropy", "aer"}
     assert "tok:13a" in entry["signatures"]["bleu"] and entry["measures"]["perplexity"] > 1

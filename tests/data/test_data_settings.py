@@ -15,6 +15,8 @@ from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
         ({"tsv": "a", "tokenizer": "sentencepiece"}, "sentencepiece_model=FILE.model"),
         ({"tsv": "a", "sentencepiece_model": "m"}, "tokenizer=bpe"),
         ({"tsv": "a", "vocabulry_size": 5}, "Extra inputs"),
+        ({"jsonl": "a", "links": "b"}, "`links` stand beside source and target, or tsv"),
+        ({"tsv": "a", "links": "b", "links_from": 2}, "less than or equal to 1"),
         ({"phrases": {"source": "fr", "target": "fr"}}, "both 'fr'"),
     ],
 )

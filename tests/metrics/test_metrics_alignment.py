@@ -1,15 +1,13 @@
-"""Alignments: AER by hand, links from weights, pieces to words, baselines, files, two directions made one."""
-
-from pathlib import Path
+"""Alignments: AER by hand, links from weights, pieces to words, baselines, two directions made one."""
 
 import numpy as np
 import pytest
 import torch
 
+from regard.data.pharaoh import read_pharaoh
 from regard.errors import DataError, ShapeError
 from regard.metrics.alignment import alignment_error_rate, alignment_scores
 from regard.metrics.links import diagonal, links, merge_to_words, uniform
-from regard.metrics.pharaoh import format_pharaoh, parse_pharaoh, read_pharaoh
 from regard.metrics.symmetrize import grow_diag_final, intersection, union
 from shared import SHARED
 
@@ -93,31 +91,6 @@ def test_uniform_links():
     assert np.all(np.abs(shares - 0.2) < 4.5 * np.sqrt(0.2 * 0.8 / 3000))
     assert drawn == uniform(5, 3000, seed=(7, 1)) != uniform(5, 3000, seed=(7, 2))
     assert uniform(0, 3) == frozenset()
-
-
-def test_pharaoh_lines():
-    gold = parse_pharaoh("1-1 2p3  3-2", first=1)
-    assert gold.sure == {(0, 0), (2, 1)} and gold.possible == {(0, 0), (1, 2), (2, 1)}
-    assert format_pharaoh(gold.sure, gold.possible, first=1) == "1-1 2p3 3-2"
-    assert format_pharaoh(gold.sure) == "0-0 2-1"
-    assert parse_pharaoh("", first=0) == (frozenset(), frozenset())
-    assert parse_pharaoh("0-0", first=0).sure == {(0, 0)}
-
-
-@pytest.mark.parametrize("line", ["1_2", "1-", "-1-2", "1-2-3", "a-b", "1x2", "¹-2"])
-def test_pharaoh_lines_that_are_none(line):
-    with pytest.raises(DataError, match="gold, line 3: .*is no link"):
-        parse_pharaoh(line, first=0, origin="gold, line 3")
-
-
-def test_pharaoh_counting_is_explicit(tmp_path: Path):
-    path = tmp_path / "gold"
-    path.write_bytes(b"1-1\n\n2p1 0-1\n")
-    with pytest.raises(DataError, match="gold, line 3: '0-1' names word 0"):
-        read_pharaoh(path, first=1)
-    assert [len(gold.possible) for gold in read_pharaoh(path, first=0)] == [1, 0, 2]
-    with pytest.raises(ValueError, match="0 or 1"):
-        parse_pharaoh("1-1", first=2)
 
 
 @pytest.mark.skipif(not HANSARDS.is_dir(), reason="the gold alignments are absent")

@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Threads, command, whole_numbers
 from regard.cli.console import out, say, table, warn
-from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, search_from
+from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, MeanOf, With, loaded, search_from
 from regard.errors import ConfigError
 from regard.files import refuse_folder, write_atomically
 
@@ -43,6 +43,7 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
     regard evaluate runs/de-en --source test.de --target test.en --links test.links --format json
     regard evaluate runs/de-en --tsv test.tsv --links test.links --links-from 1
     regard evaluate runs/en-fr --edges 4,6,8
+    regard evaluate runs/seed-0 --with runs/seed-1 --with runs/seed-2 --source test.de --target test.en
     """,
 )
 def evaluate(
@@ -59,6 +60,8 @@ def evaluate(
     max_length: MaxLength = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    with_: With = None,
+    mean: MeanOf = None,
     edges: Edges = None,
     batch: Batch = 64,
     format: Format = "text",
@@ -67,7 +70,7 @@ def evaluate(
     """Measure a run on test data.
 
     BLEU and chrF with their signatures, exact match, perplexity, the entropy of the attention's rows in nats, and AER
-    where true links are known. The result is also kept in the run's folder, for `regard compare`.
+    where true links are known. The result is also kept in the run's folder, for `regard compare`, but not with --with.
     """
     if (source is None) != (target is None):
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
@@ -88,7 +91,6 @@ def evaluate(
     from regard.tasks.evaluation import evaluate as measure
     from regard.tasks.evaluation import held_out
     from regard.tasks.evaluations import keep_evaluation
-    from regard.tasks.load import load
 
     if given:
         tested = CorpusSettings(
@@ -97,12 +99,15 @@ def evaluate(
         pairs, name = read_corpus(tested), given[0].name
     else:
         pairs, name = held_out(run), "held out"
-    translator = load(run, threads=threads)
+    translator = loaded(run, with_, mean, threads)
     result = measure(translator, pairs, search, batch, begins)
     for note in result.notes:
         warn(note)
     entry = {"data": name, "search": search.model_dump(mode="json"), **result.to_json()}
-    keep_evaluation(run, entry)
+    if with_:
+        entry = {"runs": [str(one) for one in (run, *with_)], "mean": mean or "probability", **entry}
+    else:
+        keep_evaluation(run, entry)
     if predictions is not None:
         write_atomically(predictions, "".join(one.text + "\n" for one in result.translations))
         say(f"Translations written to {predictions}.")

@@ -17,12 +17,15 @@ from regard.cli.searching import (
     CoveragePenalty,
     LengthPenalty,
     MaxLength,
+    MeanOf,
     MinLength,
     NBest,
     Sample,
     Temperature,
     TopK,
     TopP,
+    With,
+    loaded,
     search_from,
 )
 from regard.errors import ConfigError
@@ -69,6 +72,8 @@ def translate(
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
+    with_: With = None,
+    mean: MeanOf = None,
     batch: Batch = 64,
     seed: Seed = None,
     threads: Threads = None,
@@ -96,9 +101,7 @@ def translate(
     )
     lines = lines_of(typed(text))
 
-    from regard.tasks.load import load
-
-    translator = load(run, threads=threads)
+    translator = loaded(run, with_, mean, threads)
     translations = translator.stream(lines, search=search, batch=batch, chunk=1 if is_typed(text) else None)
     cut = False
     with _written(out_) as write:
@@ -131,7 +134,7 @@ def _formatted(
 
 def _plain(translation: "Translation", align: str) -> str:
     """One line: the outputs separated by tabs, each followed by its links if asked."""
-    from regard.metrics.pharaoh import format_pharaoh
+    from regard.data.pharaoh import format_pharaoh
 
     shown = []
     for place, output in enumerate(translation.outputs):

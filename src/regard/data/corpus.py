@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from regard.data.chance import Chance
 from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
+from regard.data.pharaoh import with_links
 from regard.data.phrases import phrases
 from regard.data.sentencepiece import SentencePieceTokenizer
 from regard.data.settings import CorpusSettings, DataSettings, OnLong
@@ -20,15 +21,27 @@ def read_corpus(settings: CorpusSettings) -> list[Pair]:
         DataError: a file or a line of it cannot be used.
     """
     if settings.source is not None and settings.target is not None:
-        return read_pairs(settings.source, settings.target)
+        return _linked(read_pairs(settings.source, settings.target), settings)
     if settings.tsv is not None:
-        return read_tsv(settings.tsv)
+        return _linked(read_tsv(settings.tsv, settings.separator), settings)
     if settings.jsonl is not None:
         return read_jsonl(settings.jsonl)
     if settings.phrases is not None:
         made = settings.phrases
         return phrases(made.count, made.seed, made.source, made.target)
     raise ConfigError("no data is named; give source and target, tsv, jsonl or phrases")
+
+
+def _linked(pairs: list[Pair], settings: CorpusSettings) -> list[Pair]:
+    if settings.links is None:
+        return pairs
+    return with_links(
+        pairs,
+        settings.links,
+        first=settings.links_from,
+        counted=settings.links_words,
+        target_first=settings.links_reversed,
+    )
 
 
 def read_training(settings: DataSettings, seed: int = 0) -> tuple[list[Pair], list[Pair]]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.lines import iterate_lines, read_lines
+from regard.data.settings import Counted
 from regard.errors import DataError
 
-Links = frozenset[tuple[int, int]]
+Link = tuple[int, int]
+Links = frozenset[Link]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,10 @@ class Pair:
         target: text that is written.
         origin: file (or maker) that the pair comes from, for messages.
         line: line number there, from 1.
-        links: sure gold links (source word, target word), counted from 0 in the units of `regard.data.units`; None if
-            unknown.
+        links: sure gold links (source word, target word), counted from 0; None if unknown.
         possible: links that are acceptable too, a superset of `links`; None if unknown.
+        counted: what the links count: the words of `regard.data.units` ("tokenizer"), or what stands between white
+            space.
     """
 
     source: str
@@ -32,6 +35,7 @@ class Pair:
     line: int
     links: Links | None = None
     possible: Links | None = None
+    counted: Counted = "tokenizer"
 
     @property
     def place(self) -> str:
@@ -55,17 +59,25 @@ def read_pairs(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     return [Pair(one, other, origin, line) for line, (one, other) in enumerate(zip(sources, targets, strict=True), 1)]
 
 
-def read_tsv(path: str | os.PathLike[str]) -> list[Pair]:
-    """Lines of source<TAB>target; further columns (a licence, an attribution) are allowed and left alone."""
-    return list(_tsv(path))
+def read_tsv(path: str | os.PathLike[str], separator: str = "\t") -> list[Pair]:
+    """Lines of source<TAB>target; further columns (a licence, an attribution) are allowed and left alone.
+
+    Args:
+        path: the file.
+        separator: what stands between the columns, e.g. " ||| ", as word aligners write them.
+    """
+    return list(_tsv(path, separator))
 
 
-def _tsv(path: str | os.PathLike[str]) -> Iterator[Pair]:
+def _tsv(path: str | os.PathLike[str], separator: str) -> Iterator[Pair]:
     origin = str(Path(path))
+    name = "tab" if separator == "\t" else repr(separator)
     for number, line in enumerate(iterate_lines(path), 1):
-        columns = line.split("\t")
+        columns = line.split(separator)
         if len(columns) < 2:
-            raise DataError(f"{origin}, line {number}: no tab; source<TAB>target is expected, got {_short(line)}")
+            raise DataError(
+                f"{origin}, line {number}: no {name}; source<{name.upper()}>target is expected, got {_short(line)}"
+            )
         yield Pair(columns[0], columns[1], origin, number)
 
 

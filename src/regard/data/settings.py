@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Language = Literal["en", "fr", "de", "es", "zh"]
 TokenizerKind = Literal["words", "characters", "bpe", "sentencepiece"]
 OnLong = Literal["error", "drop", "cut"]
+Counted = Literal["whitespace", "tokenizer"]
+"""What is a word to a link: what stands between white space, or a unit of regard's own (`data/units.py`)."""
 
 
 class PhraseSettings(BaseModel):
@@ -37,6 +39,15 @@ class CorpusSettings(BaseModel):
     tsv: Path | None = Field(None, description="file of source<TAB>target lines; further columns are left alone")
     jsonl: Path | None = Field(None, description='file of {"source": …, "target": …} lines, "links" optional')
     phrases: PhraseSettings | None = Field(None, description="make the built-in phrases instead of reading a file")
+    separator: str = Field("\t", min_length=1, description='between the columns of `tsv`; e.g. " ||| "')
+    links: Path | None = Field(
+        None, description="file of true links beside source and target or tsv, a line a pair: 0-0 1-2, 1p2 if possible"
+    )
+    links_from: int = Field(0, ge=0, le=1, description="the number of the first word in `links`")
+    links_words: Counted = Field(
+        "whitespace", description="what `links` count: words between white space, or regard's own (tokenizer)"
+    )
+    links_reversed: bool = Field(False, description="`links` name the target word first")
 
     @model_validator(mode="after")
     def _one_origin(self) -> "CorpusSettings":
@@ -46,6 +57,8 @@ class CorpusSettings(BaseModel):
         given = [name for name in ("source", "tsv", "jsonl", "phrases") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"choose one origin of pairs; given are {', '.join(f'`{name}`' for name in given)}")
+        if self.links is not None and self.source is None and self.tsv is None:
+            raise ValueError("`links` stand beside source and target, or tsv; jsonl and phrases bring their own")
         return self
 
     @property

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tokenizers import Regex, pre_tokenizers
 
+from regard.data.settings import Counted
 from regard.errors import DataError
 
 _SPACE = r"[\s\x1c-\x1f]"  # what Python's str.strip() and str.isspace() call white
@@ -126,6 +127,20 @@ def _kind(unit: str) -> str:
 def unspaced(text: str) -> bool:
     """Whether a text begins in a script that sets no spaces between words: Han, kana, full-width marks."""
     return bool(text) and _kind(text[0]) == "east asian"
+
+
+def words_counted(text: str, counted: Counted) -> list[str]:
+    """The words that links of this kind count, case kept: units, or what stands between white space."""
+    text = normalize(text)
+    return text.split() if counted == "whitespace" else [unit.text for unit in units(text)]
+
+
+def spaced_words(text: str) -> list[int]:
+    """For each unit of a text, in order, the word between white space that it is in, counted from 0."""
+    words: list[int] = []
+    for unit in units(normalize(text)):
+        words.append(words[-1] + unit.spaced if words else 0)
+    return words
 
 
 def words_of(spans: list[tuple[int, int]], text: str) -> list[int]:

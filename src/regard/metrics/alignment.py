@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from regard.data.pairs import Link
 from regard.errors import DataError
-
-Link = tuple[int, int]
 
 
 class AlignmentScores(NamedTuple):

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.pairs import Link
 from regard.errors import ShapeError
-from regard.metrics.alignment import Link
 
 
 def merge_to_words(

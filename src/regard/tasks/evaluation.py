@@ -1,19 +1,18 @@
 """How good a translator is on pairs of sentences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.data.pairs import Pair, read_pairs
+from regard.data.pairs import Link, Pair
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
-from regard.metrics.alignment import Link, alignment_error_rate
+from regard.metrics.alignment import alignment_error_rate
 from regard.metrics.buckets import by_length
 from regard.metrics.entropy import mean_row_entropy
 from regard.metrics.links import diagonal, uniform
 from regard.metrics.perplexity import perplexity
-from regard.metrics.pharaoh import read_pharaoh
 from regard.metrics.text import Measured, bleu, chrf, exact_match
 from regard.tasks.config import check
 from regard.tasks.corpus import held_apart, language_of
@@ -73,7 +72,7 @@ def evaluate(
     Perplexity is a piece (its end mark counted), of the given targets. Entropy is the mean over those pieces of the
     entropy, in nats, of the weights over source pieces with which the model reads them. The alignment error rate is of
     the same weights, against the pairs' true links: a target word is linked to the source word that it received most
-    from.
+    from. Words are those that the pair's links count.
 
     Args:
         translator: a trained one.
@@ -136,25 +135,6 @@ def evaluate(
     )
 
 
-def test_pairs(source: Path | str, target: Path | str, links: Path | str | None = None, first: int = 0) -> list[Pair]:
-    """The pairs of two line-aligned files, with their true links if a file of them is given.
-
-    Args:
-        source, target: the files.
-        links: a line of links such as `0-0 1p2` for each pair.
-        first: the number of the first word in it, 0 or 1.
-    """
-    pairs = read_pairs(source, target)
-    if links is None:
-        return pairs
-    gold = read_pharaoh(links, first=first)
-    if len(gold) != len(pairs):
-        raise DataError(
-            f"{links} has {len(gold)} lines, but there are {len(pairs)} pairs; one line of links a pair is needed"
-        )
-    return [replace(pair, links=one.sure, possible=one.possible) for pair, one in zip(pairs, gold, strict=True)]
-
-
 def held_out(run: Path) -> list[Pair]:
     """The pairs that a run held out from its training."""
     return held_apart(check(TranslationSettings, config_of(run)))[1]
@@ -175,7 +155,7 @@ class _Linked:
         """None where the truth is not known of every pair, or where the model doesn't attend."""
         if readings[0].alignment is None or any(pair.links is None for pair in pairs):
             return None
-        shown = [translator.shown(reading) for reading in readings]
+        shown = [translator.shown(reading, pair.counted) for pair, reading in zip(pairs, readings, strict=True)]
         sizes = [(len(one.source_words), len(one.target_words)) for one in shown]
         return cls(
             sure=[pair.links or frozenset() for pair in pairs],

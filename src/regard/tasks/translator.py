@@ -7,7 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.data.settings import Counted
 from regard.data.tokenizers import Tokenizer
+from regard.data.units import spaced_words, words_counted
 from regard.data.vocabulary import BEGIN, END, PADDING, SPECIALS
 from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
@@ -151,18 +153,18 @@ class Translator:
             shown = self.shown(self.score([text], [target])[0])
         return alignment_view([shown.matrix(units)], shown.notes, language)
 
-    def shown(self, reading: Reading) -> Alignment:
-        """A reading as an alignment with labels."""
+    def shown(self, reading: Reading, counted: Counted = "tokenizer") -> Alignment:
+        """A reading as an alignment with labels, between words of the kind that links count."""
         source, target = reading.source, reading.target
         return Alignment(
             source=source.text,
             target=target.text,
             source_pieces=[*source.pieces, SPECIALS[END]],
             target_pieces=[*target.pieces, SPECIALS[END]],
-            source_words=self.source.words(source.text),
-            target_words=self.target.words(target.text),
-            source_word_of=source.words,
-            target_word_of=target.words,
+            source_words=words_counted(source.text, counted),
+            target_words=words_counted(target.text, counted),
+            source_word_of=_counted(source, counted),
+            target_word_of=_counted(target, counted),
             weights=reading.alignment,
             notes=[note for note in (source.note, target.note) if note],
         )
@@ -263,6 +265,14 @@ def _translation(sentence: Sentence, source_words: list[str], outputs: list[Outp
         outputs=outputs,
         note=sentence.note,
     )
+
+
+def _counted(sentence: Sentence, counted: Counted) -> list[int]:
+    """The word of each piece, as links count words."""
+    if counted == "tokenizer":
+        return sentence.words
+    spaced = spaced_words(sentence.text)
+    return [spaced[word] for word in sentence.words]
 
 
 def _empty(sentence: Sentence) -> Translation:
