@@ -31,6 +31,7 @@ class Sums:
     norm: float = 0.0
     steps: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
 
     def add(self, other: "Sums") -> None:
         for name, value in vars(other).items():

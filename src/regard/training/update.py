@@ -81,7 +81,7 @@ class Updater:
         Raises:
             Diverged: the loss or the gradient is not finite; the weights are still those before the update.
         """
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=self._exact, device=self.processes.device)
         for indices in parts:
@@ -91,7 +91,8 @@ class Updater:
         loss, tokens, correct = self.processes.sum(sums).tolist()
         self.processes.sum_gradients(self._parameters)
         norm = self._apply(tokens, learning_rate, loss, name) if tokens else 0.0
-        return Sums(loss, tokens, correct, norm, steps=1, seconds=time.perf_counter() - started)
+        seconds, processor_seconds = time.perf_counter() - started, time.process_time() - worked
+        return Sums(loss, tokens, correct, norm, 1, seconds, processor_seconds)
 
     def _learn(self, rows: list[int], sums: Tensor) -> None:
         device = self.processes.device
