@@ -2,7 +2,9 @@ import json
 
 import pytest
 
+from regard.data.corpus import read_corpus
 from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
+from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 from shared import SHARED, needs_shared
 
@@ -37,6 +39,14 @@ def test_tsv_has_two_columns_or_more(tmp_path):
     ]
     with pytest.raises(DataError, match=r"p\.tsv, line 2: no tab"):
         read_tsv(write(path, "a\tb\na b\n"))
+
+
+def test_columns_of_a_tsv_are_chosen_and_swapped(tmp_path):
+    path = write(tmp_path / "p.tsv", "7\tHi.\t嗨。\n8\tGo.\t走。\n")
+    assert [(pair.source, pair.target) for pair in read_tsv(path, columns=(3, 2))] == [("嗨。", "Hi."), ("走。", "Go.")]
+    assert read_corpus(CorpusSettings(tsv=path, columns=(2, 1)))[1] == Pair("Go.", "8", str(path), 2)
+    with pytest.raises(DataError, match=r"p\.tsv, line 2: 2 columns; expected the source in column 3"):
+        read_tsv(write(path, "a\tb\tc\na\tb\n"), columns=(3, 1))
 
 
 def test_jsonl_with_and_without_links(tmp_path):

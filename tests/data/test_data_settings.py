@@ -18,6 +18,12 @@ from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
         ({"jsonl": "a", "links": "b"}, "`links` stand beside source and target, or tsv"),
         ({"tsv": "a", "links": "b", "links_from": 2}, "less than or equal to 1"),
         ({"phrases": {"source": "fr", "target": "fr"}}, "both 'fr'"),
+        ({"phrases": {}, "reversal": {}}, "given are `phrases`, `reversal`"),
+        ({"reversal": {"shortest": 7, "longest": 5}}, "shortest (7) is more than longest (5)"),
+        ({"source": "a", "target": "b", "columns": [2, 1]}, "`columns` are of a `tsv`"),
+        ({"tsv": "a", "columns": [3, 3]}, "`columns` name column 3 twice"),
+        ({"tsv": "a", "columns": [0, 1]}, "greater than 0"),
+        ({"tsv": "a", "joined": 0}, "greater than or equal to 1"),
     ],
 )
 def test_settings_that_do_not_fit_say_so(given, message):

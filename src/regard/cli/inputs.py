@@ -18,15 +18,18 @@ _ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".
 def lines_of(given: str) -> Iterator[str]:
     """The lines of standard input for `-`, of a file if there is one of that name, else the text itself as one line.
 
+    A name may go on inside a zip archive: `a.zip/b.txt`.
+
     Raises:
         DataError: what looks like a file's name is none, or it names a folder; to translate a name, it can be piped.
         ConfigError: the text holds a line break.
     """
+    from regard.data.archives import archive_of
     from regard.data.lines import decode_lines, iterate_lines
 
     if given == "-":
         return decode_lines(_standard_input(), STANDARD_INPUT)
-    if _is(Path.is_file, given):
+    if _is(Path.is_file, given) or _is(archive_of, given):
         return iterate_lines(given)
     if given.endswith(_ENDINGS) and not any(character.isspace() for character in given):
         raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
@@ -68,8 +71,8 @@ def _standard_input() -> "ByteStream":
     return sys.stdin.buffer
 
 
-def _is(kind: Callable[[Path], bool], given: str) -> bool:
+def _is(kind: Callable[[Path], object], given: str) -> bool:
     try:
-        return bool(given) and kind(Path(given))
+        return bool(given) and bool(kind(Path(given)))
     except (OSError, ValueError):  # too long for a name, or a NUL in it
         return False

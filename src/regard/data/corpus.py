@@ -4,32 +4,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from regard.data.chance import Chance
+from regard.data.joining import join_pairs
 from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
 from regard.data.pharaoh import with_links
 from regard.data.phrases import phrases
+from regard.data.reversal import reversal
 from regard.data.sentencepiece import SentencePieceTokenizer
-from regard.data.settings import CorpusSettings, DataSettings, OnLong
+from regard.data.settings import NAMED, CorpusSettings, DataSettings, OnLong
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 
 
-def read_corpus(settings: CorpusSettings) -> list[Pair]:
-    """All pairs of the origin that is named.
+def read_corpus(settings: CorpusSettings, seed: int = 0) -> list[Pair]:
+    """All pairs of the origin that is named, joined where that is asked for.
+
+    Args:
+        settings: what to read.
+        seed: draws which pairs are joined; test data keep the 0, so that all runs are measured on the same ones.
 
     Raises:
         ConfigError: none is.
         DataError: a file or a line of it cannot be used.
     """
+    return join_pairs(_read(settings), settings.joined, seed)
+
+
+def _read(settings: CorpusSettings) -> list[Pair]:
     if settings.source is not None and settings.target is not None:
         return _linked(read_pairs(settings.source, settings.target), settings)
     if settings.tsv is not None:
-        return _linked(read_tsv(settings.tsv, settings.separator), settings)
+        return _linked(read_tsv(settings.tsv, settings.separator, settings.columns), settings)
     if settings.jsonl is not None:
         return read_jsonl(settings.jsonl)
     if settings.phrases is not None:
         made = settings.phrases
         return phrases(made.count, made.seed, made.source, made.target)
-    raise ConfigError("no data is named; give source and target, tsv, jsonl or phrases")
+    if settings.reversal is not None:
+        digits = settings.reversal
+        return reversal(digits.count, digits.seed, digits.shortest, digits.longest, digits.part)
+    raise ConfigError(f"no data is named; give {NAMED}")
 
 
 def _linked(pairs: list[Pair], settings: CorpusSettings) -> list[Pair]:
@@ -48,14 +61,14 @@ def read_training(settings: DataSettings, seed: int = 0) -> tuple[list[Pair], li
     """Training pairs and held-out pairs.
 
     Where no validation data is named, some training pairs are drawn for it (by the seed) and taken out, all copies of a
-    pair with it, so that no pair is in both.
+    pair with it, so that no pair is in both; joining comes after that.
 
     Raises:
         DataError: no pairs, or too few to hold some out.
     """
-    pairs = read_corpus(settings)
     if settings.validation is not None:
-        return pairs, read_corpus(settings.validation)
+        return read_corpus(settings, seed), read_corpus(settings.validation)
+    pairs = _read(settings)
     count = settings.held_out or min(1000, max(1, len(pairs) // 20))
     kept_out: dict[tuple[str, str], Pair] = {}
     for pair in Chance("held out", seed).shuffled(pairs):
@@ -70,7 +83,8 @@ def read_training(settings: DataSettings, seed: int = 0) -> tuple[list[Pair], li
             f"{len(pairs)} pairs, {usable} of them different and with words on both sides, are too few to hold {count} "
             "out and train on others; give more, or validation data of its own"
         )
-    return training, sorted(kept_out.values(), key=lambda pair: pair.line)
+    held_out = sorted(kept_out.values(), key=lambda pair: pair.line)
+    return join_pairs(training, settings.joined, seed), join_pairs(held_out, settings.joined)
 
 
 def make_tokenizers(settings: DataSettings, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from regard.data.archives import opened
 from regard.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ _FOREIGN_MARKS = {
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     r"""All lines of a UTF-8 file, plain or gzip (known by its content), without their breaks.
 
+    A path may go on inside a zip archive, as in ``fra-eng.zip/fra.txt``.
+
     Only ``\n``, ``\r\n`` and ``\r`` end a line; U+2028, a form feed or NEL are ordinary characters. Empty lines stay,
     the last line needs no break, and a byte-order mark at the start is left out.
 
     Raises:
-        DataError: no such file, bytes that are not UTF-8 (with file and line), another encoding, a damaged gzip.
+        DataError: no such file, bytes that are not UTF-8 (with file and line), another encoding, a damaged archive.
     """
     return list(iterate_lines(path))
 
@@ -41,21 +44,17 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
     """The lines of `read_lines` one by one, for files larger than memory."""
     origin = Path(path)
-    try:
-        with open(origin, "rb") as raw:
-            if raw.peek(2)[:2] == _GZIP:
-                with gzip.open(raw, "rb") as unpacked:
-                    yield from decode_lines(unpacked, str(origin))
-            else:
-                yield from decode_lines(raw, str(origin))
-    except FileNotFoundError as error:
-        raise DataError(f"{origin}: no such file") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{origin} is a folder; a file of text is expected") from error
-    except PermissionError as error:
-        raise DataError(f"{origin} may not be read (permission denied)") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{origin}: the gzip file is damaged or cut short ({error}); make or fetch it again") from error
+    with opened(origin) as raw:
+        if raw.peek(2)[:2] != _GZIP:
+            yield from decode_lines(raw, str(origin))
+            return
+        try:
+            with gzip.open(raw, "rb") as unpacked:
+                yield from decode_lines(unpacked, str(origin))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{origin}: the gzip file is damaged or cut short ({error}); make or fetch it again"
+            ) from error
 
 
 def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,26 +59,32 @@ def read_pairs(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     return [Pair(one, other, origin, line) for line, (one, other) in enumerate(zip(sources, targets, strict=True), 1)]
 
 
-def read_tsv(path: str | os.PathLike[str], separator: str = "\t") -> list[Pair]:
-    """Lines of source<TAB>target; further columns (a licence, an attribution) are allowed and left alone.
+def read_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Sequence[int] = (1, 2)) -> list[Pair]:
+    """Lines of columns; those that are not asked for (a licence, an attribution) are left alone.
 
     Args:
         path: the file.
-        separator: what stands between the columns, e.g. " ||| ", as word aligners write them.
+        separator: what stands between two columns.
+        columns: which columns are source and target, from 1.
+
+    Raises:
+        DataError: a line has too few columns.
     """
-    return list(_tsv(path, separator))
+    return list(_tsv(path, separator, *columns))
 
 
-def _tsv(path: str | os.PathLike[str], separator: str) -> Iterator[Pair]:
+def _tsv(path: str | os.PathLike[str], separator: str, source: int, target: int) -> Iterator[Pair]:
     origin = str(Path(path))
-    name = "tab" if separator == "\t" else repr(separator)
+    between = "tab" if separator == "\t" else f"separator {separator!r}"
     for number, line in enumerate(iterate_lines(path), 1):
         columns = line.split(separator)
-        if len(columns) < 2:
+        if len(columns) < max(source, target):
+            there = f"no {between}" if len(columns) == 1 else f"{len(columns)} columns"
             raise DataError(
-                f"{origin}, line {number}: no {name}; source<{name.upper()}>target is expected, got {_short(line)}"
+                f"{origin}, line {number}: {there}; expected the source in column {source} and the target in column "
+                f"{target}, with a {between} between columns; got {_short(line)}"
             )
-        yield Pair(columns[0], columns[1], origin, number)
+        yield Pair(columns[source - 1], columns[target - 1], origin, number)
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[Pair]:

@@ -9,6 +9,7 @@ from torch import nn
 from regard.attention.normalize import normalizers
 from regard.attention.score import scores
 from regard.data.batching import TextBatch
+from regard.data.settings import ORIGINS
 from regard.data.vocabulary import SPECIALS
 from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
@@ -25,8 +26,6 @@ _SAMPLE = 200
 
 _BETTER = {"loss": "min", "bleu": "max", "exact": "max"}
 """What a validation tells, and whether it should be low or high."""
-
-_ORIGINS = ("source", "target", "tsv", "jsonl", "phrases")
 
 
 def _model(settings: TranslationSettings, corpus: Corpus) -> RecurrentTranslator:
@@ -89,10 +88,10 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     elif better in ("min", "max") and better != _BETTER[monitor]:
         lines.append(f"training.better: {monitor} should be {_BETTER[monitor]}; set training.better={_BETTER[monitor]}")
     data = tree.get("data")
-    if not isinstance(data, dict) or not any(data.get(origin) for origin in _ORIGINS):
+    if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in (*ORIGINS, "target")):
         lines.append(
             "data: no pairs to train on. Give --source FILE --target FILE, or data.tsv=FILE, data.jsonl=FILE, "
-            "or data.phrases.target=fr for the built-in phrases"
+            "or data.phrases.target=fr for the built-in phrases, data.reversal.count=50000 for digits to reverse"
         )
     return lines
 
