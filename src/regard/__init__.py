@@ -25,6 +25,7 @@ _HOME = {
     "linear_attention": "regard.attention.linear",
     "positions": "regard.attention.position",
     "load": "regard.tasks.load",
+    "ensemble": "regard.tasks.ensemble",
 }
 _ROOMS = {"errors": "regard.errors", "masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from regard.attention.presets import preset as preset
     from regard.attention.record import record as record
     from regard.attention.score import score as score
+    from regard.tasks.ensemble import ensemble as ensemble
     from regard.tasks.load import load as load
 
 

@@ -1,12 +1,15 @@
-"""The options of a search, shared by the commands that decode, and laid over those of the run."""
+"""The options of a search, shared by the commands that decode, and laid over those of the run; and who searches."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.errors import ConfigError
+
 if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
+    from regard.tasks.translator import Translator
 
 Beam = Annotated[int | None, typer.Option("--beam", help="Hypotheses kept at each step; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option("--n-best", help="Hypotheses returned.")]
@@ -22,6 +25,14 @@ Sample = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw 
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw.")]
 TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]
 TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the likeliest that sum to p.")]
+With = Annotated[
+    list[Path] | None,
+    typer.Option("--with", metavar="RUN", help="Another run of the same vocabulary to decode together; repeatable."),
+]
+MeanOf = Annotated[
+    Literal["probability", "log"] | None,
+    typer.Option("--mean", help="What --with averages: probabilities or their logarithms. [default: probability]"),
+]
 
 
 def search_from(run: Path, **options: Any) -> "SearchSettings":
@@ -34,3 +45,19 @@ def search_from(run: Path, **options: Any) -> "SearchSettings":
     given = {name: value for name, value in options.items() if value is not None}
     tree = merge(tree, {"search": given})
     return check(TranslationSettings, tree).search
+
+
+def loaded(
+    run: Path, beside: list[Path] | None, mean: Literal["probability", "log"] | None, threads: int | None
+) -> "Translator":
+    """The translator of a run, or of it and others together."""
+    if not beside:
+        if mean is not None:
+            raise ConfigError("--mean says how several runs are averaged: name the others, --with RUN")
+        from regard.tasks.load import load
+
+        translator: Translator = load(run, threads=threads)
+        return translator
+    from regard.tasks.ensemble import ensemble
+
+    return ensemble([run, *beside], mean=mean or "probability", threads=threads)

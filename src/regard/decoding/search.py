@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.decoding.choose import Chosen, draw, expand
 from regard.decoding.history import History
@@ -184,7 +184,7 @@ def _check(
     forbidden: Sequence[int],
 ) -> None:
     wrong = []
-    if isinstance(decoder, nn.Module) and decoder.training:
+    if getattr(decoder, "training", False):
         raise RegardError("the decoder is in training mode, so dropout would change what it finds: call eval() first")
     if caps is None and lengths is None and settings.max_length is None:
         wrong.append("nothing limits the length: give limits, source_lengths or settings.max_length")

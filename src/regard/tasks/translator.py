@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
+from regard.layers.decoder import Decoder
 from regard.models.recurrent import RecurrentTranslator
 from regard.tasks.alignment_view import Alignment, Units, alignment_view
 from regard.tasks.config import check
@@ -63,8 +64,24 @@ class Reading(NamedTuple):
     target: Sentence
 
 
+@runtime_checkable
+class Model(Protocol):
+    """What is asked of a translator's model: a `RecurrentTranslator`, or several (`tasks.ensemble`)."""
+
+    @property
+    def decoder(self) -> Decoder: ...
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Any:
+        """The memory that the decoder starts from."""
+        ...
+
+    def eval(self) -> Any: ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+
+
 class Translator:
-    """A recurrent translator with its tokenizers.
+    """A translator with its tokenizers.
 
     Args:
         model: in eval mode from here on, but where training validates it and puts its mode back.
@@ -72,10 +89,9 @@ class Translator:
         settings: those of its run.
     """
 
-    def __init__(
-        self, model: RecurrentTranslator, source: Tokenizer, target: Tokenizer, settings: TranslationSettings
-    ) -> None:
-        self.model = model.eval()
+    def __init__(self, model: Model, source: Tokenizer, target: Tokenizer, settings: TranslationSettings) -> None:
+        model.eval()
+        self.model = model
         self.source, self.target = source, target
         self.settings = settings
 
