@@ -51,6 +51,7 @@ for _name in (
     "show",
     "compare",
     "recipes",
+    "study",
     "worked",
     "family",
     "explain",

@@ -68,11 +68,12 @@ def reproduce(
     numbers = whole_numbers("--seeds", seeds)
 
     from regard.cli.evaluate import print_evaluation
-    from regard.tasks import ledger
+    from regard.tasks.experiment import locate
+    from regard.tasks.ledger import find
     from regard.tasks.reproduce import reproduce as run_recipe
 
-    recipe = ledger.find(name)
-    ledger.locate(recipe, data, unverified=unverified, warn=warn)
+    recipe = find(name)
+    locate(recipe, data, unverified=unverified, warn=warn)
     say(f"{recipe.title}: about {recipe.minutes:g} minutes a seed on two cores.")
     folder = run or Path("runs") / recipe.name
     rows, reached = [], True

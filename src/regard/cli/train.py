@@ -123,7 +123,7 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
         return {"task": what}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:
-        from regard.tasks.ledger import DATA, resolved
+        from regard.tasks.experiment import DATA, resolved
 
         tree = resolved(tree["config"], data)
         if data is None and DATA in str(tree):

@@ -1,12 +1,14 @@
 """What people look at, as data: matrices of numbers with a label for each row and each column.
 
+A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it.
+
 A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
 new entries of `KINDS`, never new renderers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,16 +24,19 @@ class Kind:
         of_weights: whether its numbers are attention weights; then every rendering says that a weight is not an effect.
         row_axis: what a row is, by language, where a matrix doesn't say it.
         column_axis: what a column is, likewise.
+        drawn: as cells, or as lines; a line's matrix has a title that says what its numbers are.
     """
 
     of_weights: bool
     row_axis: dict[str, str]
     column_axis: dict[str, str]
+    drawn: Literal["cells", "lines"] = "cells"
 
 
 KINDS: dict[str, Kind] = {
     "alignment": Kind(True, {"en": "target", "zh": "目标"}, {"en": "source", "zh": "来源"}),
     "attention": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
+    "lines": Kind(False, {"en": "line", "zh": "曲线"}, {"en": "place", "zh": "位置"}, drawn="lines"),
 }
 
 
@@ -109,6 +114,11 @@ class View:
         object.__setattr__(self, "notes", (self.notes,) if isinstance(self.notes, str) else tuple(self.notes))
         for text in (self.title, *self.notes):
             _check_text(text)
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether its matrices are drawn as lines."""
+        return KINDS[self.kind].drawn == "lines"
 
     @property
     def words(self) -> Words:

@@ -1,0 +1,100 @@
+"""`regard study`: rows of settings on equal terms, in one table."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command, whole_numbers
+from regard.cli.console import colored, out, progress, say, table, warn
+from regard.errors import ConfigError
+
+Name = Annotated[str | None, typer.Argument(help="A study, or a YAML file of one.", show_default=False)]
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder that holds the study's data files.")]
+Runs = Annotated[
+    Path | None, typer.Option("--run", help="Where the runs, the table and the picture go. [default: runs/NAME]")
+]
+Seeds = Annotated[str, typer.Option("--seeds", help="Seeds to train each row with, separated by commas.")]
+Only = Annotated[
+    str | None, typer.Option("--only", help="Run these rows, separated by commas; of the others show what is finished.")
+]
+Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
+List = Annotated[bool, typer.Option("--list", help="Print the studies and their rows, and leave.")]
+
+
+@command(
+    app,
+    "study",
+    examples="""
+    regard study --list
+    regard study multi30k-attentions --data ~/multi30k
+    regard study multi30k-attentions --data ~/multi30k --only none,additive --seeds 0,1,2
+    """,
+)
+def study(
+    name: Name = None,
+    data: DataFolder = None,
+    run: Runs = None,
+    seeds: Seeds = "0",
+    threads: Threads = None,
+    only: Only = None,
+    unverified: Unverified = False,
+    list_: List = False,
+) -> None:
+    """Train rows of settings on equal terms and compare them in one table.
+
+    A run that was begun goes on, and a finished one is not run again. Of several processes each can run rows of its
+    own. A row that fails is shown as such; the others are run all the same, and the exit code is 1.
+    """
+    if list_:
+        _print_studies()
+        return
+    if name is None:
+        raise ConfigError("name a study, or see them all: regard study --list")
+    numbers = whole_numbers("--seeds", seeds)
+
+    from regard.tasks.experiment import locate
+    from regard.tasks.studies import find
+
+    found = find(name)
+    rows = found.choose(None if only is None else [part.strip() for part in only.split(",")])
+    locate(found, data, unverified=unverified, warn=warn)
+    folder = run or Path("runs") / found.name
+
+    from regard.files import write_atomically, write_json
+    from regard.tasks.study import run_study
+    from regard.tasks.study_table import lengths_view, markdown, to_json
+    from regard.tasks.study_table import table as cells
+    from regard.views.terminal import terminal
+    from regard.views.write import write
+
+    say(f"{found.title}: {len(rows) * len(numbers)} runs, about {found.minutes:g} minutes each.")
+    outcomes = run_study(
+        found, folder, seeds=numbers, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=warn
+    )
+    out(table(*cells(found, outcomes)))
+    written = [
+        write_atomically(folder / "table.md", markdown(found, outcomes)),
+        write_json(folder / "table.json", to_json(found, outcomes)),
+    ]
+    if found.lengths is not None:
+        view = lengths_view(found, found.lengths, outcomes)
+        out()
+        out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
+        written += [write(view, folder / f"by_length.{ending}") for ending in ("png", "svg", "html")]
+    say("Written: " + ", ".join(map(str, written)))
+    asked = {row.name for row in rows}
+    if any(one.failure for one in outcomes if one.row.name in asked):
+        raise typer.Exit(FAILED)
+
+
+def _print_studies() -> None:
+    from regard.tasks.studies import shipped
+
+    lines = [
+        [one.name, f"{one.minutes:g}", str(len(one.rows)), one.title, ", ".join(row.name for row in one.rows)]
+        for one in shipped()
+    ]
+    out(table(["study", "minutes a row", "rows", "question", "names of the rows"], lines))

@@ -1,0 +1,136 @@
+"""What came of a study, as people read it: a table, the same as Markdown and JSON, and lines by source length."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regard.tasks.studies import Lengths, Study
+from regard.tasks.study import Outcome, by_row, mean
+from regard.views.view import Matrix, View
+
+_NONE = "–"
+_REMARK = 60
+"""Characters of a failure that the table shows; all of it is in the JSON."""
+
+_HEADINGS: dict[str, tuple[str, str]] = {
+    "bleu": ("BLEU", ".2f"),
+    "chrf": ("chrF", ".2f"),
+    "exact": ("exact", ".4f"),
+    "perplexity": ("perplexity", ".2f"),
+    "entropy": ("entropy, nats", ".2f"),
+    "aer": ("AER", ".3f"),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+    "tokens_per_processor_second": ("tokens/s of processor time", ",.0f"),
+    "parameters": ("parameters", ",.0f"),
+    "steps": ("steps", ",.0f"),
+    "minutes": ("minutes", ".1f"),
+    "processor_minutes": ("minutes of processor time", ".1f"),
+}
+"""What a column is called, and how its numbers are written."""
+
+
+def table(study: Study, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows; with several seeds a cell is their mean, then the least and the greatest."""
+    heads = ["row", "", *(_HEADINGS[column][0] for column in study.columns)]
+    failed = any(one.failure for one in outcomes)
+    rows = []
+    for row, those in by_row(outcomes):
+        cells = [_cell(column, [one.values.get(column) for one in those]) for column in study.columns]
+        rows.append([row.name, row.title, *cells, *([_remark(those)] if failed else [])])
+    return heads + ["remark"] * failed, rows
+
+
+def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], language: str = "en") -> View:
+    """A measure by source length: a line a row, the mean over its seeds."""
+    shown = [
+        (row, those)
+        for row, those in by_row(outcomes)
+        if (lengths.rows is None or row.name in lengths.rows) and any(one.lengths for one in those)
+    ]
+    buckets = next((one.lengths for _, those in shown for one in those if one.lengths), [])
+    labels = [bucket["length"] for bucket in buckets]
+    values = [
+        [
+            mean([bucket.get(lengths.measure) for one in those for bucket in one.lengths if bucket["length"] == label])
+            for label in labels
+        ]
+        for _, those in shown
+    ]
+    name = _HEADINGS[lengths.measure][0]
+    matrix = Matrix(values, [row.title for row, _ in shown], labels, name, *_AXES[language])
+    pairs = ", ".join(f"{bucket['length']}: {bucket['pairs']:,}" for bucket in buckets)
+    notes = [_PAIRS[language].format(pairs=pairs)] if pairs else []
+    return View("lines", study.title, [matrix], notes, language)
+
+
+_AXES = {"en": ("model", "words in the source"), "zh": ("模型", "原文词数")}
+_PAIRS = {"en": "Test pairs by source words: {pairs}.", "zh": "各长度（原文词数）的测试句对数：{pairs}。"}
+
+
+def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
+    """The table, what is equal for all rows, how BLEU was computed, and the measure by length, as a Markdown file."""
+    blocks = [f"# {study.title}", _markdown_table(*table(study, outcomes))]
+    blocks.append("\n".join(f"- {' '.join(term.split())}" for term in study.terms))
+    signatures = {name: text for one in outcomes for name, text in one.signatures.items()}
+    blocks += [f"{_HEADINGS[name][0]}: `{text}`" for name, text in signatures.items() if name in study.columns]
+    if study.lengths is not None:
+        view = lengths_view(study, study.lengths, outcomes)
+        [matrix] = view.matrices
+        written = _HEADINGS[study.lengths.measure][1]
+        rows = [
+            [label, *(_written(value, written) for value in values)]
+            for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True)
+        ]
+        blocks += [f"{matrix.title} by source words:", _markdown_table(["", *matrix.columns], rows), *view.notes]
+    return "\n\n".join(blocks) + "\n"
+
+
+def to_json(study: Study, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Everything, each seed by itself, as plain values."""
+    return {
+        "study": study.name,
+        "title": study.title,
+        "terms": [" ".join(term.split()) for term in study.terms],
+        "columns": list(study.columns),
+        "rows": [
+            {
+                "row": one.row.name,
+                "title": one.row.title,
+                "settings": one.row.config,
+                "seed": one.seed,
+                "values": one.values,
+                "lengths": one.lengths,
+                "signatures": one.signatures,
+                "failure": one.failure,
+            }
+            for one in outcomes
+        ],
+    }
+
+
+def _cell(column: str, values: Sequence[float | None]) -> str:
+    written = _HEADINGS[column][1]
+    there = [value for value in values if value is not None]
+    middle = _written(mean(there), written)
+    if len(there) < 2 or min(there) == max(there):
+        return middle
+    return f"{middle} ({_written(min(there), written)}–{_written(max(there), written)})"
+
+
+def _written(value: float, written: str) -> str:
+    return _NONE if math.isnan(value) else format(value, written)
+
+
+def _remark(outcomes: Sequence[Outcome]) -> str:
+    failures = [one for one in outcomes if one.failure]
+    lines = [" ".join(str(one.failure).split()) for one in failures]
+    if len(outcomes) > 1:
+        lines = [f"seed {one.seed}: {line}" for one, line in zip(failures, lines, strict=True)]
+    text = "; ".join(lines)
+    return text if len(text) <= _REMARK else text[: _REMARK - 1] + "…"
+
+
+def _markdown_table(heads: list[str], rows: list[list[str]]) -> str:
+    """Numbers to the right, as the columns after the first are."""
+    lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
