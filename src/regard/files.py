@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,32 @@ def refuse_folder(path: str | os.PathLike[str]) -> None:
     """Raise an IsADirectoryError if there is a folder where a file is to be written."""
     if Path(path).is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; the name of a file to write is expected", os.fspath(path))
+
+
+def whole_folder(path: str | os.PathLike[str], fill: Callable[[Path], Any]) -> Path:
+    """Let `fill` make a folder that is there whole, or not at all; an empty one at `path` is replaced."""
+    folder = Path(path)
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        fill(part)
+        if folder.is_dir():
+            folder.rmdir()
+        os.replace(part, folder)
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def digest(file: Path) -> str:
+    """The sha256 of a file's bytes."""
+    found = sha256()
+    with open(file, "rb") as content:
+        while block := content.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> Path:

@@ -50,6 +50,7 @@ for _name in (
     "evaluate",
     "show",
     "compare",
+    "average",
     "recipes",
     "study",
     "worked",

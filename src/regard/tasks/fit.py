@@ -1,14 +1,14 @@
 """Train any task: from its settings to a run folder."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, RunError
+from regard.files import whole_folder
 from regard.tasks.config import check, leaves
-from regard.tasks.runs import open_run
+from regard.tasks.runs import AVERAGED, open_run
 from regard.tasks.settings import RunSettings, settings_of
 from regard.tasks.task import task_of
 from regard.training.loop import train
@@ -64,7 +64,7 @@ def fit(
         if not resume:
             run = RunFolder.create(folder, settings.model_dump(mode="json"))
         if saved is None:
-            _whole_or_not(run.tokenizers, prepared.save)
+            whole_folder(run.tokenizers, prepared.save)
     return train(
         run,
         model,
@@ -81,6 +81,11 @@ def fit(
 def _resumed(folder: str | Path, settings: RunSettings) -> RunFolder:
     """The run to go on with; settings that would make it another run are refused, the others are written down."""
     run = open_run(folder)
+    if not run.checkpoints.is_dir() and run.results.is_file() and (weights := run.read_results().get(AVERAGED)):
+        raise RunError(
+            f"{folder} is the mean of {len(weights)} weights, not a training: there are no moments to go on from. "
+            "Resume the run that they came from, or train a new one"
+        )
     before, now = run.read_config(), settings.model_dump(mode="json")
     before = check(settings_of(settings.task), before).model_dump(mode="json")
     old, new = dict(leaves(before)), dict(leaves(now))
@@ -102,12 +107,3 @@ def _may_change(key: str) -> bool:
 def is_first() -> bool:
     """Whether this process is the one that writes: the only one, or the first that `torchrun` started."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def _whole_or_not(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a folder that is there whole, or not at all."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    fill(part)
-    os.replace(part, folder)

@@ -8,6 +8,8 @@ from regard.errors import RunError
 from regard.training.run import RunFolder
 
 HUGGING_FACE = "config.json"
+AVERAGED = "averaged"
+"""The entry of `results.json` that says which weights a run is the mean of."""
 
 
 def open_run(path: str | Path) -> RunFolder:

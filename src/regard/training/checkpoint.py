@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file, save_model
 
 from regard.errors import RunError
-from regard.files import replace_atomically, sync_folder, write_json
+from regard.files import digest, replace_atomically, sync_folder, write_json
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _WHOLE = re.compile(r"step-(\d+)")
@@ -55,7 +54,7 @@ def save_checkpoint(
         replace_atomically(part / OPTIMIZER, lambda to: save_file(_optimizer_tensors(model, optimizer), to)),
         write_json(part / STATE, state),
     ]
-    write_json(part / MANIFEST, {file.name: {"bytes": file.stat().st_size, "sha256": _digest(file)} for file in files})
+    write_json(part / MANIFEST, {file.name: {"bytes": file.stat().st_size, "sha256": digest(file)} for file in files})
     sync_folder(part)
     if target.exists():  # one that was found damaged, and is made anew
         os.replace(target, folder / f".old-{step:08d}")
@@ -104,7 +103,7 @@ def damage_of(checkpoint: Path) -> str | None:
             file, expected = checkpoint / name, manifest[name]
             if file.stat().st_size != expected["bytes"]:
                 return f"{name} has {file.stat().st_size} bytes, not {expected['bytes']}"
-            if _digest(file) != expected["sha256"]:
+            if digest(file) != expected["sha256"]:
                 return f"the sha256 of {name} is not the one in {MANIFEST}"
     except FileNotFoundError as error:
         return f"{Path(str(error.filename)).name} is missing"
@@ -175,11 +174,3 @@ def _clear(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name.startswith((".part-", ".old-")):
             shutil.rmtree(path)
-
-
-def _digest(file: Path) -> str:
-    digest = sha256()
-    with open(file, "rb") as content:
-        while block := content.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
