@@ -286,3 +286,27 @@ def test_the_ledger_the_family_and_the_worked_numbers_print(regard):
     assert "path: explicit" in explained and "'additive'" in explained
     schema = json.loads(regard("schema").stdout)
     assert schema["properties"]["seed"]["minimum"] == 0 and "RecurrentSettings" in schema["$defs"]
+
+
+def test_outputs_are_compared_sentence_by_sentence(regard, run, files, tmp_path):
+    """Runs translate, files are taken as they are; a perfect file is significantly above a model of twelve steps."""
+    test = ["--source", files / "test.en", "--target", files / "test.fr"]
+    shown = regard("compare", run, files / "test.fr", run, *test, "--samples", 60, "--quiet").stdout
+    assert "20 pairs" in shown and "100.00 [100.00, 100.00]" in shown and "nrefs:1|bs:60|seed:12345" in shown
+    assert f"BLEU above {run}: significant at 0.05 (p = 0.0164, 0.0328 after Holm's correction for 2" in shown
+    assert f"{run} has the same BLEU as {run}: not significant at 0.05 (p = 1.0000" in shown
+    (tmp_path / "out").write_text(regard("translate", run, files / "test.en").stdout, encoding="utf-8")
+    test = ["--target", files / "test.fr", "--samples", 60, "--test", "ar", "--seed", 3, "--format", "json"]
+    told = json.loads(regard("compare", tmp_path / "out", files / "test.fr", *test).stdout)
+    by_run, perfect = told["measures"]["bleu"]
+    assert f"{by_run['value']:.2f} [" in shown and by_run["p"] is None
+    assert perfect["p"] == pytest.approx(1 / 61) and perfect["significant"] and "seed:3" in told["signatures"]["bleu"]
+
+
+def test_what_cannot_be_compared_is_said(regard, run, files):
+    assert "give --target too" in regard("compare", run, run, "--source", files / "test.en", code=2).stderr
+    assert "is a file" in regard("compare", run, files / "test.fr", code=2).stderr
+    assert "give --source too" in regard("compare", run, run, "--target", files / "test.fr", code=2).stderr
+    assert "at least two systems" in regard("compare", run, "--target", files / "test.fr", code=2).stderr
+    told = regard("compare", files / "test.fr", files / "train.fr", "--target", files / "test.fr", code=1).stderr
+    assert "[20, 130] lines and 20 references" in told

@@ -42,8 +42,12 @@ def bleu(
         language: of the target; "zh" is cut into characters, all others by the tokenizer 13a.
         lowercase: ignore case.
     """
-    tokenizer = "zh" if language is not None and language.lower().split("-")[0] == "zh" else "13a"
-    return _corpus(BLEU(tokenize=tokenizer, lowercase=lowercase), hypotheses, references)
+    return _corpus(BLEU(tokenize=bleu_tokenizer(language), lowercase=lowercase), hypotheses, references)
+
+
+def bleu_tokenizer(language: str | None) -> str:
+    """What cuts lines of a language into what BLEU counts: Chinese into characters, others as mteval-v13a does."""
+    return "zh" if language is not None and language.lower().split("-")[0] == "zh" else "13a"
 
 
 def chrf(
