@@ -1,8 +1,8 @@
 """A view as one HTML file that loads nothing, runs nothing but its own few lines, and reads well without them.
 
-The page is tables: a screen reader says a cell's row and column by itself, and a browser without scripts shows all. The
-script adds arrow keys and a line that names the cell under the pointer. A Content-Security-Policy allows exactly this
-style and this script, by their hashes.
+The page is tables, under a chart each where the view is of lines: a screen reader says a cell's row and column by
+itself, and a browser without scripts shows all. The script adds arrow keys and a line that names the cell under the
+pointer. A Content-Security-Policy allows exactly this style and this script, by their hashes.
 """
 
 import base64
@@ -13,6 +13,7 @@ from html import escape
 from importlib.resources import files
 
 from regard.views.labels import readable, visible, width_of
+from regard.views.page_chart import drawn_lines, line_rules
 from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
 from regard.views.view import Matrix, View
 from regard.views.webfonts import embedded
@@ -30,7 +31,11 @@ def page(view: View) -> str:
     scale = Scale.of(view)
     head = _notes(view) + _legend(view, scale) + _contents(view)
     body = "\n".join(_section(view, matrix, number, scale) for number, matrix in enumerate(view.matrices, start=1))
-    style = _resource("page.css") + _shade_rules() + embedded(title + head + body + words.hint + words.no_data)
+    style = (
+        _resource("page.css")
+        + (line_rules() if view.of_lines else _shade_rules())
+        + embedded(title + head + body + words.hint + words.no_data)
+    )
     script = _resource("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; font-src data:; "
@@ -88,7 +93,7 @@ def _notes(view: View) -> str:
 
 
 def _legend(view: View, scale: Scale) -> str:
-    if not any(matrix.values.size for matrix in view.matrices):
+    if view.of_lines or not any(matrix.values.size for matrix in view.matrices):
         return ""
     low, kind = (exact(-scale.high), "bar signed") if scale.signed else ("0", "bar")
     return (
@@ -120,21 +125,27 @@ def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
     label = f'aria-labelledby="h{number}"' if heading else f'aria-label="{escape(name)}"'
     if matrix.values.size == 0:
         return f'<section id="m{number}">{heading}<p class="nothing">{escape(view.words.no_data)}</p></section>'
+    chart = drawn_lines(view, matrix) if view.of_lines else ""
     return (
-        f'<section id="m{number}">{heading}\n<div class="scroll" role="region" tabindex="0" {label}>\n'
+        f'<section id="m{number}">{heading}\n{chart}<div class="scroll" role="region" tabindex="0" {label}>\n'
         f"{_table(view, matrix, scale)}</div></section>"
     )
 
 
 def _table(view: View, matrix: Matrix, scale: Scale) -> str:
-    rows, columns = [visible(label) for label in matrix.rows], [visible(label) for label in matrix.columns]
+    shape = readable if view.of_lines else visible  # a line has a name, in which a blank is a blank
+    rows, columns = [shape(label) for label in matrix.rows], [shape(label) for label in matrix.columns]
     row_axis, column_axis = (escape(readable(name)) for name in view.axes(matrix))
-    kinds = ["numbers" if len(columns) <= _MOST_NUMBERS else "shades"]
+    kinds = ["numbers" if view.of_lines or len(columns) <= _MOST_NUMBERS else "shades"]
     if sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
         kinds.append("upright")
     heads = "".join(_head("col", label) for label in columns)
-    cells = zip(rows, matrix.values.tolist(), scale.levels(matrix.values).tolist(), strict=True)
-    lines = [f"<tr>{_head('row', label)}{_cells(values, levels)}</tr>" for label, values, levels in cells]
+    if view.of_lines:
+        bodies = [_plain_cells(values) for values in matrix.values.tolist()]
+    else:
+        shaded = zip(matrix.values.tolist(), scale.levels(matrix.values).tolist(), strict=True)
+        bodies = [_cells(values, levels) for values, levels in shaded]
+    lines = [f"<tr>{_head('row', label)}{body}</tr>" for label, body in zip(rows, bodies, strict=True)]
     return (
         f'<table class="{" ".join(kinds)}" data-row="{row_axis}" data-column="{column_axis}">\n'
         f'<thead><tr><td class="corner">{row_axis}&nbsp;↓ {column_axis}&nbsp;→</td>{heads}</tr></thead>\n<tbody>\n'
@@ -155,6 +166,10 @@ def _cells(values: list[float], levels: list[float]) -> str:
         f"<td class={'none' if math.isnan(value) else strength}>{_number(value)}"
         for value, strength in zip(values, shades, strict=True)
     )
+
+
+def _plain_cells(values: list[float]) -> str:
+    return "".join(f"<td>{'–' if math.isnan(value) else _number(value)}" for value in values)
 
 
 def _number(value: float) -> str:

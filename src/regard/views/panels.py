@@ -5,6 +5,7 @@ Lengths are in inches, text sizes in points.
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -106,11 +107,25 @@ def panel_of(view: View, matrix: Matrix, ruler: Ruler) -> Panel:
     )
 
 
-def flow(panels: list[Panel]) -> list[list[Panel]]:
+@runtime_checkable
+class Sized(Protocol):
+    """Whatever takes room in a picture."""
+
+    @property
+    def width(self) -> float: ...
+
+    @property
+    def height(self) -> float: ...
+
+
+Placed = TypeVar("Placed", bound=Sized)
+
+
+def flow(panels: list[Placed]) -> list[list[Placed]]:
     """Panels in rows, so that the whole is about as wide as high."""
     area = sum((panel.width + GAP) * (panel.height + GAP) for panel in panels)
     limit = max([panel.width for panel in panels] + [1.2 * math.sqrt(area)])
-    rows: list[list[Panel]] = []
+    rows: list[list[Placed]] = []
     used = 0.0
     for panel in panels:
         if not rows or used + GAP + panel.width > limit + 1e-9:

@@ -1,4 +1,5 @@
 """A view as a picture, PNG or SVG: every cell a square, each label at its own cell, text that needs no font to be seen.
+Lines are drawn by `chart`.
 
 Lengths are in inches, text sizes in points. matplotlib shapes the labels (right-to-left order, joined Arabic letters,
 emoji sequences); `fonts` says which fonts draw them.
@@ -20,6 +21,7 @@ from wcwidth import wrap
 
 from regard.errors import DataError
 from regard.files import write_atomically
+from regard.views.chart import Chart, chart_of, draw_chart
 from regard.views.fonts import drawable, families
 from regard.views.labels import readable
 from regard.views.panels import DPI, GAP, LABEL_SIZE, NOTE_SIZE, TITLE_SIZE, Panel, Ruler, flow, panel_of
@@ -77,15 +79,16 @@ def figure(view: View) -> Figure:
             "write it as .html, or choose fewer"
         )
     ruler = Ruler()
-    panels = [panel_of(view, matrix, ruler) for matrix in view.matrices]
+    placed = chart_of if view.of_lines else panel_of
+    panels: list[Panel | Chart] = [placed(view, matrix, ruler) for matrix in view.matrices]
     rows = flow(panels)
     body = max([sum(p.width for p in row) + GAP * (len(row) - 1) for row in rows] + [4.2])
     heading = _wrapped(view.title, body, TITLE_SIZE + 2)
-    step = max((panel.step for panel in panels), default=1)
+    step = max((panel.step for panel in panels if isinstance(panel, Panel)), default=1)
     thinned = (view.words.shown_every.format(step=step),) if step > 1 else ()
     notes = [line for note in (*view.all_notes, *thinned) for line in _wrapped(note, body, NOTE_SIZE)]
     heights = [max(p.height for p in row) for row in rows]
-    foot = 0.45 + 0.17 * len(notes)
+    foot = (0.1 if view.of_lines else 0.45) + 0.17 * len(notes)
     head = 0.27 * len(heading) + (0.12 if heading else 0.0)
     width = body + 2 * _MARGIN
     height = _MARGIN * 2 + head + sum(heights) + GAP * max(0, len(rows) - 1) + 0.15 + foot
@@ -98,10 +101,13 @@ def figure(view: View) -> Figure:
     for row, tall in zip(rows, heights, strict=True):
         left = _MARGIN
         for panel in row:
-            _draw(drawn, view, panel, scale, left, top)
+            if isinstance(panel, Chart):
+                draw_chart(drawn, view, panel, left, top)
+            else:
+                _draw(drawn, view, panel, scale, left, top)
             left += panel.width + GAP
         top -= tall + GAP
-    if any(matrix.values.size for matrix in view.matrices):
+    if not view.of_lines and any(matrix.values.size for matrix in view.matrices):
         _legend(drawn, view, scale, ruler, _MARGIN, _MARGIN + 0.17 * len(notes) + 0.08)
     elif not view.matrices:
         _write(drawn, view.words.no_data, _MARGIN, _MARGIN + foot - 0.2, LABEL_SIZE)

@@ -1,5 +1,6 @@
-"""A view as text: a heat map with a number in each cell, in colour or in shades ░▒▓█."""
+"""A view as text: a heat map with a number in each cell, in colour or in shades ░▒▓█; of lines, a bar a number."""
 
+import math
 from collections.abc import Callable, Iterator
 
 from rich.color import Color, ColorSystem
@@ -7,13 +8,15 @@ from rich.console import Console
 from rich.style import Style
 from wcwidth import wrap
 
+from regard.views.curves import Curves
 from regard.views.labels import anchored, readable, shorten, visible, width_of
-from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, ink, shade
+from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, exact, ink, shade
 from regard.views.view import Matrix, View
 
 Paint = Callable[[str, float], str]
 
 _SHADES = " ░▒▓█"
+_BARS = "▁▂▃▄▅▆▇█"
 _FAINT = 0.1  # levels below this keep the terminal's own background
 _READABLE_LABEL = 7  # columns are split into panels rather than cut shorter than this
 _LONGEST_LABEL = 20  # columns that one label may take, even where there is room
@@ -68,10 +71,14 @@ def _matrix_lines(
         return
     row_axis, column_axis = view.axes(matrix)
     yield from wrap(readable(f"{row_axis} ↓  {column_axis} →"), room)
-    rows = [visible(label) for label in matrix.rows]
+    shape = readable if view.of_lines else visible  # a line has a name, in which a blank is a blank
+    rows = [shape(label) for label in matrix.rows]
     side = min(max(map(width_of, rows)), max(6, room // 3))
-    columns = [visible(label) for label in matrix.columns]
-    numbers = [[brief(value) for value in row] for row in matrix.values.tolist()]
+    columns = [shape(label) for label in matrix.columns]
+    if view.of_lines:
+        numbers, paint = _barred(matrix), _unpainted
+    else:
+        numbers = [[brief(value) for value in row] for row in matrix.values.tolist()]
     levels = scale.levels(matrix.values).tolist()
     widths = _column_widths(columns, numbers, room - side - 1)
     for number, (first, last) in enumerate(_panels(widths, room - side - 1)):
@@ -114,6 +121,21 @@ def _centered(label: str, width: int) -> str:
     blank = width - width_of(label)
     left = (blank + 1) // 2
     return " " * left + anchored(label) + " " * (blank - left)
+
+
+def _barred(matrix: Matrix) -> list[list[str]]:
+    """Each number behind a bar of its height, on the upright axis that the picture has: a row is a small chart."""
+    heights = Curves.of(matrix).heights.tolist()
+    pairs = [zip(one, values, strict=True) for one, values in zip(heights, matrix.values.tolist(), strict=True)]
+    return [[_bar(height) + ("–" if math.isnan(value) else exact(value)) for height, value in row] for row in pairs]
+
+
+def _bar(height: float) -> str:
+    return " " if math.isnan(height) else _BARS[round(height * (len(_BARS) - 1))]
+
+
+def _unpainted(cell: str, level: float) -> str:
+    return cell
 
 
 def _shades(cell: str, level: float) -> str:
