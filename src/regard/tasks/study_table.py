@@ -17,14 +17,14 @@ _HEADINGS: dict[str, tuple[str, str]] = {
     "chrf": ("chrF", ".2f"),
     "exact": ("exact", ".4f"),
     "perplexity": ("perplexity", ".2f"),
-    "entropy": ("entropy, nats", ".2f"),
+    "entropy": ("entropy", ".2f"),
     "aer": ("AER", ".3f"),
     "tokens_per_second": ("tokens/s", ",.0f"),
-    "tokens_per_processor_second": ("tokens/s of processor time", ",.0f"),
+    "tokens_per_processor_second": ("tokens/processor s", ",.0f"),
     "parameters": ("parameters", ",.0f"),
     "steps": ("steps", ",.0f"),
     "minutes": ("minutes", ".1f"),
-    "processor_minutes": ("minutes of processor time", ".1f"),
+    "processor_minutes": ("processor min.", ".1f"),
 }
 """What a column is called, and how its numbers are written."""
 
