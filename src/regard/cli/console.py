@@ -3,10 +3,13 @@
 import io
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from regard.errors import DataError
+
+_BETWEEN = 10.0  # seconds between two tellings of the pace
 
 
 class Voice:
@@ -85,6 +88,28 @@ def complain(text: str) -> None:
 def progress() -> str:
     """How training shows its progress: a live bar in a terminal, lines elsewhere, nothing under --quiet."""
     return "silent" if Voice.quiet else "auto"
+
+
+class Pace:
+    """Says on standard error how far a long work is, every ten seconds at most; silent under --quiet.
+
+    Args:
+        total: items in all.
+        done: items done by an earlier start.
+    """
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self.total, self.before = total, done
+        self.start = self.told = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self.told < _BETWEEN:
+            return
+        self.told = now
+        rate = (done - self.before) / (now - self.start)
+        left = (self.total - done) / rate / 60
+        say(f"{done:,} of {self.total:,} lines, {rate:,.0f} a second, {left:.1f} minutes left")
 
 
 def colored() -> bool:

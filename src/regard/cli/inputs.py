@@ -41,6 +41,11 @@ def lines_of(given: str) -> Iterator[str]:
     return iter([one_line(given)])
 
 
+def is_file(given: str) -> bool:
+    """Whether the lines are those of a file, which can be read twice."""
+    return given != "-" and _is(Path.is_file, given)
+
+
 def is_typed(given: str) -> bool:
     """Whether a person types the lines at a terminal, and waits for the answer to each."""
     return given == "-" and sys.stdin is not None and sys.stdin.isatty()

@@ -1,8 +1,10 @@
 """`regard translate`: one line in is one line out, whatever the line."""
 
-import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,8 +12,9 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import FAILED, Seed, Threads, command
-from regard.cli.console import out, typed, warn
-from regard.cli.inputs import is_typed, lines_of
+from regard.cli.console import Pace, out, say, typed, warn
+from regard.cli.inputs import is_file, is_typed, lines_of
+from regard.cli.outputs import closing, formatter
 from regard.cli.searching import (
     Beam,
     CoveragePenalty,
@@ -29,9 +32,11 @@ from regard.cli.searching import (
     search_from,
 )
 from regard.errors import ConfigError
+from regard.files import digest
 
 if TYPE_CHECKING:
-    from regard.tasks.translator import Translation
+    from regard.decoding.settings import SearchSettings
+    from regard.tasks.translator import Translation, Translator
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Input = Annotated[
@@ -41,9 +46,18 @@ Align = Annotated[
     Literal["none", "words", "soft"],
     typer.Option("--align", help="words: links such as 0-0 2-1 (Pharaoh); soft: all weights, in JSON only."),
 ]
-Format = Annotated[Literal["text", "json", "jsonl"], typer.Option("--format", help="How results are written.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
+Format = Annotated[
+    Literal["text", "tsv", "nbest", "json", "jsonl"],
+    typer.Option("--format", help="tsv: source and output; nbest: index ||| output ||| features ||| score."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Write to this file; of a file as input it goes on after a kill."),
+]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
+
+_CHUNK = 16
+"""Batches between two moments at which the output so far is made certain."""
 
 
 @command(
@@ -54,6 +68,9 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
     regard translate runs/de-en test.de.gz --beam 5 --out test.out
     cat test.de | regard translate runs/de-en - --align words
     regard translate runs/de-en test.de --format jsonl --n-best 3 --align soft
+    regard translate runs/de-en test.de --beam 5 --n-best 5 --format nbest
+    regard translate runs/de-en test.de --with runs/de-en-2 --with runs/de-en-3
+    regard translate runs/en-de more.en --sample --format tsv --out back.tsv
     """,
 )
 def translate(
@@ -80,11 +97,25 @@ def translate(
 ) -> None:
     """Translate a text, a file or standard input.
 
-    Line by line and in order, in constant memory: one line in is one line out, whatever the line. A line longer
-    than the model's limit is cut with a warning that names it, and the exit code is 1.
+    Line by line and in order, in constant memory: one line in is one line out, whatever the line (with --format nbest
+    and tsv, one an output). A line longer than the model's limit is cut with a warning that names it, and the exit code
+    is 1.
+
+    A file is translated into --out FILE by way of FILE.part. After a kill at any moment the same command goes on from
+    there, and the result is the same byte for byte; another input, run or option is refused, so that no work is lost
+    by mistake.
+
+    Back-translation (Sennrich et al. 2016): train a run of the other direction, translate target text with it, and
+    train on the result beside real pairs: --format tsv writes text<TAB>translation, and data.columns=[2,1] reads it the
+    other way round. Drawn translations teach more than a beam's where there is much text (Edunov et al. 2018):
+    --sample, with --beam and --n-best for several draws of a line.
     """
-    if align == "soft" and format == "text":
+    if align == "soft" and format not in ("json", "jsonl"):
         raise ConfigError("--align soft writes whole matrices; choose --format json or jsonl")
+    text = typed(text)
+    from_file = is_file(text)
+    if from_file and out_ is not None and out_.exists() and os.path.samefile(text, out_):
+        raise ConfigError(f"--out {out_} is the input itself; name another file")
     search = search_from(
         run,
         beam=beam,
@@ -99,77 +130,85 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    lines = lines_of(typed(text))
-
+    lines = lines_of(text)
     translator = loaded(run, with_, mean, threads)
-    translations = translator.stream(lines, search=search, batch=batch, chunk=1 if is_typed(text) else None)
-    cut = False
-    with _written(out_) as write:
-        for line, translation in _formatted(translations, format, align):
-            write(line)
-            if translation is not None and translation.note:
-                warn(f"line {translation.line}: {translation.note}")
-                cut = True
+    work = _Work(translator, search, batch, format, align)
+    if from_file and out_ is not None and (out_.is_file() or not out_.exists()):
+        origin = {
+            "input": digest(Path(text)),
+            "weights": [digest(one / "model.safetensors") for one in (run, *(with_ or []))],
+            "vocabularies": [translator.source.fingerprint(), translator.target.fingerprint()],
+            "limit": translator.settings.data.max_length,
+            "search": search.model_dump(mode="json"),
+            "mean": mean,
+            "format": format,
+            "align": align,
+            "batch": batch,
+        }
+        cut = work.grow(text, out_, origin)
+    else:
+        cut = work.flow(lines, out_, chunk=1 if is_typed(text) else _CHUNK * batch)
     if cut:
         raise typer.Exit(FAILED)
 
 
-def _formatted(
-    translations: "Iterator[Translation]", format: str, align: str
-) -> "Iterator[tuple[str, Translation | None]]":
-    """The lines to write, each with the translation it came from."""
-    if format == "text":
-        for one in translations:
-            yield _plain(one, align), one
-    elif format == "jsonl":
-        for one in translations:
-            yield json.dumps(as_json(one, align), ensure_ascii=False), one
-    else:
-        opening = "["
-        for one in translations:
-            yield opening + json.dumps(as_json(one, align), ensure_ascii=False), one
-            opening = ","
-        yield "[]" if opening == "[" else "]", None
+@dataclass(frozen=True)
+class _Work:
+    """Who translates, and how that is written. Both ways give the number of lines that were cut."""
+
+    translator: "Translator"
+    search: "SearchSettings"
+    batch: int
+    format: str
+    align: str
+
+    def flow(self, lines: Iterator[str], path: Path | None, chunk: int) -> int:
+        """To standard output as the lines come, or to a file that appears when it is whole."""
+        write_one, empty, cut = formatter(self.format, self.align), True, 0
+        with _written(path) as write:
+            for one in self.translator.stream(lines, self.search, self.batch, chunk):
+                for line in write_one(one):
+                    write(line)
+                empty, cut = False, cut + _warned(one)
+            for line in closing(self.format, empty):
+                write(line)
+        return cut
+
+    def grow(self, source: str, path: Path, origin: dict[str, Any]) -> int:
+        """From a file to a file, a chunk at a time, so that a kill costs one chunk."""
+        from regard.data.lines import iterate_lines
+        from regard.tasks.growing import GrowingFile
+
+        total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is told before the work
+        chunk = _CHUNK * self.batch
+        try:
+            with GrowingFile(path, origin) as file:
+                if file.items:
+                    say(f"{file.part} holds {file.items:,} of {total:,} lines; going on after them.")
+                if file.marked:
+                    warn(f"{file.marked:,} of these lines were cut")
+                write_one, cut = formatter(self.format, self.align, first=file.items == 0), file.marked
+                told = Pace(total, file.items)
+                rest = islice(iterate_lines(source), file.items, None)
+                for one in self.translator.stream(rest, self.search, self.batch, chunk, first=file.items + 1):
+                    file.write("".join(line + "\n" for line in write_one(one)))
+                    cut += _warned(one)
+                    if one.line % chunk == 0:
+                        file.keep(one.line, cut)
+                        told(one.line)
+                file.write("".join(line + "\n" for line in closing(self.format, total == 0)))
+        except KeyboardInterrupt:
+            say(f"{file.items:,} of {total:,} lines are kept in {file.part}; the same command goes on after them.")
+            raise
+        return cut
 
 
-def _plain(translation: "Translation", align: str) -> str:
-    """One line: the outputs separated by tabs, each followed by its links if asked."""
-    from regard.data.pharaoh import format_pharaoh
-
-    shown = []
-    for place, output in enumerate(translation.outputs):
-        text = output.text
-        if len(translation.outputs) > 1:
-            text = text.replace("\t", " ")
-        shown.append(f"{text} ||| {format_pharaoh(set(translation.links(place)))}" if align == "words" else text)
-    return "\t".join(shown)
-
-
-def as_json(translation: "Translation", align: str) -> dict[str, Any]:
-    """A translation as plain data."""
-    outputs = []
-    for place, output in enumerate(translation.outputs):
-        entry: dict[str, Any] = {
-            "text": output.text,
-            "score": output.score,
-            "log_probability": output.log_probability,
-            "finished": output.finished,
-        }
-        if align == "words":
-            entry["words"] = output.words
-            entry["links"] = [list(link) for link in translation.links(place)]
-        if align == "soft":
-            entry["pieces"] = output.pieces
-            entry["alignment"] = None if output.alignment is None else output.alignment.tolist()
-        outputs.append(entry)
-    content: dict[str, Any] = {"line": translation.line, "source": translation.source}
-    if align == "words":
-        content["source_words"] = translation.source_words
-    if align == "soft":
-        content["source_pieces"] = translation.source_pieces
-    if translation.note:
-        content["note"] = translation.note
-    return {**content, "outputs": outputs}
+def _warned(translation: "Translation") -> int:
+    """Say that a line was cut, if it was: 1 or 0."""
+    if not translation.note:
+        return 0
+    warn(f"line {translation.line}: {translation.note}")
+    return 1
 
 
 @contextmanager

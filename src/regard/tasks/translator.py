@@ -51,17 +51,35 @@ class Reading(NamedTuple):
     """How the model reads a given translation, word by word (teacher forcing).
 
     Attributes:
-        log_probability: of the whole, its end mark included, in nats.
-        tokens: how many pieces it has, the end mark counted.
+        log_probabilities: of each piece and of the end mark, given all before it, in nats.
         alignment: `(pieces and end mark, source pieces and end mark)`, or None where the model doesn't attend.
         source, target: both sentences.
     """
 
-    log_probability: float
-    tokens: int
+    log_probabilities: list[float]
     alignment: Tensor | None
     source: Sentence
     target: Sentence
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole, its end mark included, in nats."""
+        return sum(self.log_probabilities)
+
+    @property
+    def tokens(self) -> int:
+        """How many pieces it has, the end mark counted."""
+        return len(self.log_probabilities)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces of the translation, its end mark last."""
+        return [*self.target.pieces, SPECIALS[END]]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done to the two texts."""
+        return [note for note in (self.source.note, self.target.note) if note]
 
 
 @runtime_checkable
@@ -107,6 +125,7 @@ class Translator:
         search: SearchSettings | None = None,
         batch: int = 64,
         chunk: int | None = None,
+        first: int = 1,
     ) -> Iterator[Translation]:
         """One translation a line, in order, while the lines are being read: 16 batches at a time are in memory.
 
@@ -117,12 +136,13 @@ class Translator:
             search: in place of the run's own.
             batch: sentences computed together; never changes a result.
             chunk: lines read before the first translation comes, 16 batches by default.
+            first: the number of the first line, where earlier ones are done; a line's number fixes its random draws.
 
         Raises:
             DataError: a text is not valid Unicode; the message names its line.
         """
         search = search or self.settings.search
-        sentences = (self.read_source(text, line) for line, text in enumerate(lines, start=1))
+        sentences = (self.read_source(text, line) for line, text in enumerate(lines, start=first))
 
         def run(sentences: list[Sentence]) -> list[Translation]:
             return self._search(sentences, search)
@@ -130,13 +150,28 @@ class Translator:
         yield from in_order(sentences, lambda one: len(one.ids), batch, run, empty=_empty, chunk=chunk)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[Reading]:
-        """How the model reads given translations; an empty source is read as its end mark alone."""
-        pairs = [
+        """How the model reads given translations; see `read`."""
+        return list(self.read(zip(sources, targets, strict=True), batch))
+
+    def read(self, pairs: Iterable[tuple[str, str]], batch: int = 64, chunk: int | None = None) -> Iterator[Reading]:
+        """How the model reads given translations, in order, while they come: 16 batches at a time are in memory.
+
+        An empty source is read as its end mark alone. A side above the model's limit is cut, and the reading says so.
+
+        Args:
+            pairs: a source and its translation each, without line breaks.
+            batch: pairs computed together; changes a result by no more than float32 rounds.
+            chunk: pairs taken before the first reading comes, 16 batches by default.
+
+        Raises:
+            DataError: a text is not valid Unicode.
+        """
+        sentences = (
             (self.read_source(source, line), self.read_target(target, line))
-            for line, (source, target) in enumerate(zip(sources, targets, strict=True), start=1)
-        ]
+            for line, (source, target) in enumerate(pairs, start=1)
+        )
         # No pair is empty: each has at least its end mark.
-        return list(in_order(pairs, lambda pair: len(pair[0].ids) + 1, batch, self._score, empty=_never))
+        yield from in_order(sentences, lambda pair: len(pair[0].ids) + 1, batch, self._score, empty=_never, chunk=chunk)
 
     def view(
         self,
@@ -176,13 +211,13 @@ class Translator:
             source=source.text,
             target=target.text,
             source_pieces=[*source.pieces, SPECIALS[END]],
-            target_pieces=[*target.pieces, SPECIALS[END]],
+            target_pieces=reading.pieces,
             source_words=words_counted(source.text, counted),
             target_words=words_counted(target.text, counted),
             source_word_of=_counted(source, counted),
             target_word_of=_counted(target, counted),
             weights=reading.alignment,
-            notes=[note for note in (source.note, target.note) if note],
+            notes=reading.notes,
         )
 
     def read_source(self, text: str, line: int = 1) -> Sentence:
@@ -239,7 +274,7 @@ class Translator:
         for row, (one, other) in enumerate(pairs):
             rows, columns = len(other.ids) + 1, len(one.ids) + 1
             alignment = None if weights is None else weights[row, :rows, :columns]
-            readings.append(Reading(float(chosen[row, :rows].sum()), rows, alignment, one, other))
+            readings.append(Reading(chosen[row, :rows].tolist(), alignment, one, other))
         return readings
 
     def _sources(self, sentences: list[Sentence]) -> tuple[Tensor, Tensor]:
