@@ -96,7 +96,9 @@ def test_another_test_set_is_evaluated_anew_and_another_model_is_refused(folder)
 def test_the_list_and_wrong_calls():
     runner = CliRunner()
     listed = runner.invoke(app, ["study", "--list"])
-    assert listed.exit_code == 0 and "multi30k-attentions" in listed.stdout and "local-p" in listed.stdout
+    assert listed.exit_code == 0 and "multi30k-attentions" in listed.stdout and "multi30k-length" in listed.stdout
+    one = runner.invoke(app, ["study", "multi30k-attentions", "--list"])
+    assert one.exit_code == 0 and "{model: {attention: cosine, attention_options: {strength: 10.0}}}" in one.stdout
     for arguments, code, message in (
         ([], 2, "name a study"),
         (["multi30k-length", "--only", "non"], 2, "Did you mean 'none'"),

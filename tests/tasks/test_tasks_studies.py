@@ -13,8 +13,10 @@ from regard.tasks.config import check, leaves, merge
 from regard.tasks.experiment import locate, resolved
 from regard.tasks.settings import TranslationSettings
 from regard.tasks.studies import Row, Study, find, shipped
-from regard.tasks.study import Outcome
+from regard.tasks.study import Outcome, run_study
 from regard.tasks.study_table import lengths_view, markdown, table, to_json
+from regard.training.interrupt import Interrupted
+from regard.training.run import RunFolder
 from shared import SHARED, needs_shared
 
 STUDIES = {study.name: study for study in shipped()}
@@ -134,6 +136,29 @@ def test_lines_by_length_are_means_over_seeds_of_the_rows_asked_for():
     chinese = lengths_view(study, study.lengths, outcomes(study), "zh")
     assert chinese.axes(chinese.matrices[0]) == ("模型", "原文词数") and "1,200" in chinese.notes[0]
     assert lengths_view(study, study.lengths, []).matrices[0].values.size == 0
+
+
+def test_what_has_not_come_so_far_is_told_and_a_fault_is_one_rows_own(tmp_path, monkeypatch):
+    study = check(Study, BARE)
+    RunFolder.create(tmp_path / "two" / "seed-0", {"task": "translation"})
+    told = run_study(study, tmp_path, seeds=[0], rows=[])
+    assert [one.failure for one in told] == ["not run", "begun, not finished", "not run"]
+
+    def break_down(experiment, run, **options):
+        raise KeyError(run.parent.name)
+
+    monkeypatch.setattr("regard.tasks.study.reproduce", break_down)
+    said: list[str] = []
+    told = run_study(study, tmp_path, seeds=[0], rows=study.rows, say=said.append, warn=said.append)
+    assert [one.failure for one in told] == ["KeyError: 'one'", "KeyError: 'two'", "KeyError: 'three'"]
+    assert said[:2] == ["one, seed 0: the | first", "one, seed 0, failed: KeyError: 'one'"]
+
+    def stop(experiment, run, **options):
+        raise Interrupted("stopped", 15)
+
+    monkeypatch.setattr("regard.tasks.study.reproduce", stop)
+    with pytest.raises(Interrupted):  # asked to stop, it goes on with no other row
+        run_study(study, tmp_path, seeds=[0], rows=study.rows, say=said.append, warn=said.append)
 
 
 def test_the_files_hold_the_table_the_terms_and_each_seed():

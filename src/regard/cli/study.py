@@ -21,7 +21,7 @@ Only = Annotated[
     str | None, typer.Option("--only", help="Run these rows, separated by commas; of the others show what is finished.")
 ]
 Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
-List = Annotated[bool, typer.Option("--list", help="Print the studies and their rows, and leave.")]
+List = Annotated[bool, typer.Option("--list", help="Print the studies, or all about the one that is named, and leave.")]
 
 
 @command(
@@ -29,6 +29,7 @@ List = Annotated[bool, typer.Option("--list", help="Print the studies and their 
     "study",
     examples="""
     regard study --list
+    regard study multi30k-length --list
     regard study multi30k-attentions --data ~/multi30k
     regard study multi30k-attentions --data ~/multi30k --only none,additive --seeds 0,1,2
     """,
@@ -49,7 +50,7 @@ def study(
     own. A row that fails is shown as such; the others are run all the same, and the exit code is 1.
     """
     if list_:
-        _print_studies()
+        _print_study(name) if name else _print_studies()
         return
     if name is None:
         raise ConfigError("name a study, or see them all: regard study --list")
@@ -93,8 +94,22 @@ def study(
 def _print_studies() -> None:
     from regard.tasks.studies import shipped
 
-    lines = [
-        [one.name, f"{one.minutes:g}", str(len(one.rows)), one.title, ", ".join(row.name for row in one.rows)]
-        for one in shipped()
-    ]
-    out(table(["study", "minutes a row", "rows", "question", "names of the rows"], lines))
+    lines = [[one.name, f"{one.minutes:g}", str(len(one.rows)), one.title] for one in shipped()]
+    out(table(["study", "minutes a row", "rows", "question"], lines))
+    say("All about one of them: regard study NAME --list")
+
+
+def _print_study(name: str) -> None:
+    from regard.tasks.config import one_line
+    from regard.tasks.studies import find
+
+    found = find(name)
+    out(f"{found.name}: {found.title}")
+    for term in found.terms:
+        out(f"equal       {' '.join(term.split())}")
+    out(f"minutes     {found.minutes:g} a row and seed")
+    if found.data is not None:
+        out(f"data        {' '.join(found.data.origin.split())}")
+    out(f"settings    {one_line(found.config)}")
+    out()
+    out(table(["row", "", "its own settings"], [[row.name, row.title, one_line(row.config)] for row in found.rows]))
