@@ -22,7 +22,8 @@ def test_load_pads_and_marks():
     assert batch.target_in.tolist() == [[2, 10, 11], [2, 9, 0]]
     assert batch.target_out.tolist() == [[10, 11, 3], [9, 3, 0]]
     assert batch.target_lengths.tolist() == [3, 2]
-    assert {tensor.dtype for tensor in vars(batch).values()} == {torch.int64}
+    assert batch.links is None
+    assert {tensor.dtype for tensor in vars(batch).values() if tensor is not None} == {torch.int64}
     assert len(batch) == 2
     assert batch.to("cpu").source.equal(batch.source)
 

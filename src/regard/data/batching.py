@@ -7,10 +7,11 @@ from itertools import groupby
 from typing import Literal
 
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.data.chance import Chance
+from regard.data.guidance import Spread, dense
 from regard.data.vocabulary import BEGIN, END, PADDING
 from regard.errors import ConfigError, DataError
 
@@ -28,6 +29,8 @@ class TextBatch:
         target_in: the begin mark and the target ids: what the decoder reads.
         target_out: the target ids and the end mark: what it should write.
         target_lengths: tokens of each target, one mark counted.
+        links: what each target position should look at, where that is to be taught: rows that sum to 1, or to 0 where
+            nothing is known (`data.guidance`).
     """
 
     index: Int64[Tensor, " batch"]
@@ -36,13 +39,15 @@ class TextBatch:
     target_in: Int64[Tensor, "batch target"]
     target_out: Int64[Tensor, "batch target"]
     target_lengths: Int64[Tensor, " batch"]
+    links: Float[Tensor, "batch target source"] | None = None
 
     def __len__(self) -> int:
         return len(self.index)
 
     def to(self, device: torch.device | str) -> "TextBatch":
         """The same batch on another device."""
-        moved = {field.name: getattr(self, field.name).to(device, non_blocking=True) for field in fields(self)}
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: one.to(device, non_blocking=True) for name, one in held.items() if one is not None}
         return replace(self, **moved)
 
 
@@ -65,13 +70,20 @@ class TextBatches:
         seed: with the number of the epoch it decides the order; the same on every machine.
         bucket: "length" puts pairs of similar lengths together; "equal" only pairs of one source length, so that a
             recurrent encoder meets no padding. Either way each pair comes once an epoch.
+        links: of each pair, for batches that hold them.
 
     Raises:
         DataError: no pairs, or not as many sources as targets.
     """
 
     def __init__(
-        self, sources: list[list[int]], targets: list[list[int]], tokens: int, seed: int = 0, bucket: Bucket = "length"
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        tokens: int,
+        seed: int = 0,
+        bucket: Bucket = "length",
+        links: list[Spread] | None = None,
     ) -> None:
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources and {len(targets)} targets; each source needs its target")
@@ -81,7 +93,7 @@ class TextBatches:
             raise ConfigError(f"batches of {tokens} tokens hold nothing; give 1 or more")
         if bucket not in ("length", "equal"):
             raise ConfigError(f"bucket is {bucket!r}; 'length' or 'equal' is expected")
-        self.sources, self.targets = sources, targets
+        self.sources, self.targets, self.links = sources, targets, links
         self.tokens, self.seed, self.bucket = tokens, seed, bucket
         self._lengths = [(len(one) + 1, len(other) + 1) for one, other in zip(sources, targets, strict=True)]
 
@@ -127,4 +139,8 @@ class TextBatches:
         target_in, target_lengths = pad([[BEGIN, *self.targets[pair]] for pair in indices])
         target_out, _ = pad([[*self.targets[pair], END] for pair in indices])
         index = torch.tensor(indices, dtype=torch.int64)
-        return TextBatch(index, source, source_lengths, target_in, target_out, target_lengths)
+        batch = TextBatch(index, source, source_lengths, target_in, target_out, target_lengths)
+        if self.links is None:
+            return batch
+        spreads = [self.links[pair] for pair in indices]
+        return replace(batch, links=dense(spreads, target_out.shape[1], source.shape[1]))

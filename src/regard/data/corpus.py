@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from regard.data.chance import Chance
+from regard.data.guidance import Spread, spread
 from regard.data.joining import join_pairs
 from regard.data.pairs import Pair, read_jsonl, read_pairs, read_tsv
 from regard.data.pharaoh import with_links
@@ -12,6 +13,7 @@ from regard.data.reversal import reversal
 from regard.data.sentencepiece import SentencePieceTokenizer
 from regard.data.settings import NAMED, CorpusSettings, DataSettings, OnLong
 from regard.data.tokenizers import Tokenizer, train_tokenizer
+from regard.data.units import normalize, units
 from regard.errors import ConfigError, DataError
 
 
@@ -30,6 +32,17 @@ def read_corpus(settings: CorpusSettings, seed: int = 0) -> list[Pair]:
 
 
 def _read(settings: CorpusSettings) -> list[Pair]:
+    pairs, most = _whole(settings), settings.most_words
+    if most is None:
+        return pairs
+    return [pair for pair in pairs if max(_words(pair.source), _words(pair.target)) <= most]
+
+
+def _words(text: str) -> int:
+    return len(units(normalize(text)))
+
+
+def _whole(settings: CorpusSettings) -> list[Pair]:
     if settings.source is not None and settings.target is not None:
         return _linked(read_pairs(settings.source, settings.target), settings)
     if settings.tsv is not None:
@@ -112,6 +125,7 @@ class EncodedPairs:
         empty: places of pairs left out because a side is empty.
         dropped: places of pairs left out because a side is too long.
         cut: places of pairs kept with a side cut.
+        links: of each pair kept, spread over its pieces; empty unless asked for.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -120,6 +134,7 @@ class EncodedPairs:
     empty: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
+    links: list[Spread] = field(default_factory=list)
 
     def report(self) -> str:
         """What became of the pairs, in one line."""
@@ -133,7 +148,13 @@ class EncodedPairs:
 
 
 def encode_pairs(
-    pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, max_length: int, on_long: OnLong
+    pairs: Sequence[Pair],
+    source: Tokenizer,
+    target: Tokenizer,
+    *,
+    max_length: int,
+    on_long: OnLong,
+    with_links: bool = False,
 ) -> EncodedPairs:
     """Encode pairs for training. A pair is left out as a whole or not at all.
 
@@ -143,13 +164,15 @@ def encode_pairs(
         target: tokenizer of the target side.
         max_length: tokens of a side at most, its end mark counted.
         on_long: "drop" leaves a longer pair out, "cut" shortens the side, "error" stops.
+        with_links: keep the pairs' links too, spread over pieces.
 
     Raises:
         DataError: a side is too long and `on_long` is "error"; or no pair is left.
     """
     kept = EncodedPairs()
     for pair in pairs:
-        ids = [source.encode(pair.source).ids, target.encode(pair.target).ids]
+        encoded = source.encode(pair.source), target.encode(pair.target)
+        ids = [side.ids for side in encoded]
         if not (ids[0] and ids[1]):
             kept.empty.append(pair.place)
             continue
@@ -166,6 +189,8 @@ def encode_pairs(
         kept.pairs.append(pair)
         kept.sources.append(ids[0][: max_length - 1])
         kept.targets.append(ids[1][: max_length - 1])
+        if with_links:
+            kept.links.append(spread(pair, *encoded, most=max_length - 1))
     if not kept.pairs:
         raise DataError(f"no pair is left to train on: {kept.report()} of {len(pairs)} read")
     return kept

@@ -8,10 +8,13 @@ from regard.data.batching import TextBatches
 from regard.data.corpus import encode_pairs, make_tokenizers, read_training
 from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.errors import DataError
 from regard.tasks.settings import TranslationSettings
 
 SOURCE, TARGET = "source", "target"
 """The tokenizers' folders within a run's `tokenizers/`."""
+
+TRAINING = "training"
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,19 @@ def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Calla
 
     def batches(name: str, pairs: Sequence[Pair]) -> TextBatches:
         data = settings.data
-        kept = encode_pairs(pairs, source, target, max_length=data.max_length, on_long=data.on_long)
+        guided = settings.guided_alignment > 0
+        kept = encode_pairs(pairs, source, target, max_length=data.max_length, on_long=data.on_long, with_links=guided)
         if kept.empty or kept.dropped or kept.cut:
             say(f"{name}: {kept.report()}")
-        return TextBatches(kept.sources, kept.targets, data.tokens, settings.seed, data.bucket)
+        links = kept.links if any(kept.links) else None
+        if guided and links is None and name == TRAINING:
+            raise DataError(
+                f"guided_alignment is {settings.guided_alignment}, but no training pair has links. Name a file of them "
+                "(data.links), or take data.jsonl with links or data.phrases; or leave guided_alignment out"
+            )
+        return TextBatches(kept.sources, kept.targets, data.tokens, settings.seed, data.bucket, links)
 
-    return Corpus(source, target, batches("training", training), validation, batches("validation", validation))
+    return Corpus(source, target, batches(TRAINING, training), validation, batches("validation", validation))
 
 
 def held_apart(settings: TranslationSettings) -> tuple[list[Pair], list[Pair]]:

@@ -34,12 +34,31 @@ class TranslationSettings(RunSettings):
     data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
     model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
     search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
+    guided_alignment: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight of the loss that teaches the attention the links of the data; 0: none.",
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> "TranslationSettings":
         if self.search.coverage_penalty and not self.model.attends:
             raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
+        if self.guided_alignment:
+            self._guidable()
         return self
+
+    def _guidable(self) -> None:
+        if not self.model.attends:
+            raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
+        if self.model.normalizer in ("hard", "sample", "gumbel"):
+            raise ValueError(
+                f"guided_alignment teaches weights, and model.normalizer {self.model.normalizer} draws or chooses one "
+                "position, which cannot be taught so; take softmax, sparsemax or entmax15"
+            )
+        if self.model.teacher_forcing < 1:
+            raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")
 
 
 _KINDS: dict[str, type[RunSettings]] = {"translation": TranslationSettings}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from torch import nn
 
@@ -14,6 +15,7 @@ from regard.data.vocabulary import SPECIALS
 from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
 from regard.metrics.text import bleu, exact_match
+from regard.models.guided import guidance_of, guided_objective
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.settings import RecurrentSettings
 from regard.tasks.corpus import Corpus, language_of, prepare_corpus
@@ -33,13 +35,17 @@ def _model(settings: TranslationSettings, corpus: Corpus) -> RecurrentTranslator
 
 
 def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Objective]:
-    smoothing = settings.training.smoothing
+    smoothing, guided = settings.training.smoothing, settings.guided_alignment
+
+    def guided_loss(model: nn.Module, batch: TextBatch) -> Objective:
+        assert isinstance(model, RecurrentTranslator)
+        return guided_objective(model, batch, smoothing, guided)
 
     def loss(model: nn.Module, batch: TextBatch) -> Objective:
         objective: Objective = model(batch, smoothing)
         return objective
 
-    return loss
+    return guided_loss if guided else loss
 
 
 def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[RecurrentTranslator], dict[str, float]]:
@@ -59,13 +65,25 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Recurre
         translator = Translator(model, corpus.source, corpus.target, settings)
         translations = translator.translate([pair.source for pair in sample], search=greedy)
         texts = [translation.text for translation in translations]
-        return {
+        told = {
             "loss": total / max(1, count),
             "bleu": bleu(texts, references, language=language).value,
             "exact": exact_match(texts, references).value,
         }
+        if corpus.held_out.links is not None:
+            told["guidance"] = _guidance(model, corpus, device)
+        return told
 
     return metrics
+
+
+def _guidance(model: RecurrentTranslator, corpus: Corpus, device: torch.device) -> float:
+    """How far the attention is from the held-out pairs' links, in nats a linked piece."""
+    nats, linked = 0.0, 0
+    for indices in corpus.held_out.plan(0):
+        total, count = guidance_of(model, corpus.held_out.load(indices).to(device))
+        nats, linked = nats + float(total), linked + int(count)
+    return nats / max(1, linked)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:

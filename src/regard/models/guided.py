@@ -1,0 +1,105 @@
+"""Guided alignment: the attention is taught known links beside the words (Chen et al. 2016, arXiv 1607.01628).
+
+    H(A*, α) = −1/m Σ_t Σ_i A*_ti log α_ti        beside −1/m Σ_t log p(y_t), with a weight
+
+A* are links of words, spread over pieces, each row summing to 1 (`data.guidance`); m are the target's words. Mi et al.
+(2016, "Supervised attentions for neural machine translation") teach the same.
+"""
+
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.attended import Attended
+from regard.errors import ConfigError
+from regard.layers.objective import Objective, objective
+from regard.models.recurrent import RecurrentTranslator
+
+UNSEEN = 1e-30  # the weight that a position without any is taken to have, so that its logarithm is finite
+
+
+@runtime_checkable
+class LinkedPairs(Protocol):
+    """A batch of sentence pairs whose links are known, as `data.batching.TextBatch`."""
+
+    @property
+    def source(self) -> Int[Tensor, "batch positions"]: ...
+
+    @property
+    def source_lengths(self) -> Int[Tensor, " batch"]: ...
+
+    @property
+    def target_in(self) -> Int[Tensor, "batch steps"]: ...
+
+    @property
+    def target_out(self) -> Int[Tensor, "batch steps"]: ...
+
+    @property
+    def target_lengths(self) -> Int[Tensor, " batch"]: ...
+
+    @property
+    def links(self) -> Float[Tensor, "batch steps positions"] | None: ...
+
+
+def guided_objective(
+    model: RecurrentTranslator, batch: LinkedPairs, smoothing: float = 0.0, weight: float = 1.0
+) -> Objective:
+    """The model's objective, whose gradient also draws the attention to the links.
+
+    The guidance is part of the gradient alone: the value stays that of the words, so that runs of all weights compare.
+
+    Args:
+        model: one that attends; every word is read after the right one before it (teacher_forcing 1).
+        batch: with its links.
+        smoothing: of the labels.
+        weight: how many nats of a word one nat of a row of links is worth; 0 is the plain objective.
+
+    Raises:
+        ConfigError: the model has no attention, or the batch holds no links.
+    """
+    features, looked = _read(model, batch)
+    kept = torch.arange(features.shape[1], device=features.device) < batch.target_lengths.unsqueeze(-1)
+    found = objective(model.vocabulary(features[kept]), batch.target_out[kept], smoothing)
+    extra = weight * guidance(looked.weights, _links(batch))
+    return replace(found, total=found.total + (extra - extra.detach()))
+
+
+def guidance_of(model: RecurrentTranslator, batch: LinkedPairs) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """How far the attention is from the links: a sum in nats, and over how many target pieces, those with links."""
+    return guidance(_read(model, batch)[1].weights, _links(batch)), (_links(batch) > 0).any(-1).sum()
+
+
+def guidance(
+    weights: Float[Tensor, "batch steps positions"], links: Float[Tensor, "batch steps positions"]
+) -> Float[Tensor, ""]:
+    """`−Σ_t Σ_i A*_ti log α_ti` in nats.
+
+    A position that the attention cannot see (outside a window, or cut off by sparsemax) has weight 0: it counts as
+    `UNSEEN`, 69 nats, and teaches nothing.
+
+    Args:
+        weights: α, one row a target position.
+        links: A*, rows that sum to 1; a row of 0 counts nowhere.
+    """
+    weights = weights.float() if weights.dtype in (torch.float16, torch.bfloat16) else weights
+    # Where there is no link nothing may come back, be the weight NaN.
+    logs = torch.where(links > 0, weights, 1.0).clamp_min(UNSEEN).log()
+    return -(links * logs).sum()
+
+
+def _links(batch: LinkedPairs) -> Tensor:
+    if batch.links is None:
+        raise ConfigError("the batch holds no links, so there is nothing to guide the attention by")
+    return batch.links
+
+
+def _read(model: RecurrentTranslator, batch: LinkedPairs) -> tuple[Float[Tensor, "batch steps readout_dim"], Attended]:
+    """What the output layer reads at every target position, padding too, and where each looked."""
+    state = model.decoder.start(model.encode(batch.source, batch.source_lengths), len(batch.source))
+    reading = model.decoder.features(state, model._partly_hidden(batch.target_in))
+    if reading.attended is None:
+        raise ConfigError("the model has no attention (model.attention is none), so there is none to guide")
+    return reading.features, reading.attended
