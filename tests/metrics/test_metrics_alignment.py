@@ -8,7 +8,7 @@ from regard.data.pharaoh import read_pharaoh
 from regard.errors import DataError, ShapeError
 from regard.metrics.alignment import alignment_error_rate, alignment_scores
 from regard.metrics.links import diagonal, links, merge_to_words, uniform
-from regard.metrics.symmetrize import grow_diag_final, intersection, union
+from regard.metrics.symmetrize import grow_diag, grow_diag_final, grow_diag_final_and, intersection, union
 from shared import SHARED
 
 HANSARDS = SHARED / "data" / "gold_alignments" / "hansards"
@@ -123,3 +123,24 @@ def test_symmetrization():
     # A link whose words both have links already is not added, though it is in the union and a neighbour.
     assert grow_diag_final({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}) == {(0, 0), (1, 1)}
     assert grow_diag_final(set(), set()) == frozenset()
+
+
+def test_final_and_asks_for_two_new_words():
+    """Nothing grows from (0, 0). (0, 2) brings target 2 alone, (3, 4) two words."""
+    forward, backward = {(0, 0), (0, 2), (3, 4)}, {(0, 0)}
+    assert grow_diag(forward, backward) == {(0, 0)}
+    assert grow_diag_final(forward, backward) == {(0, 0), (0, 2), (3, 4)}
+    assert grow_diag_final_and(forward, backward) == {(0, 0), (3, 4)}
+    # Both want target 5; the forward link comes first.
+    assert grow_diag_final_and({(2, 5)}, {(3, 5)}) == {(2, 5)}
+    assert grow_diag_final({(2, 5)}, {(3, 5)}) == {(2, 5), (3, 5)}
+
+
+def test_growing_goes_on_ahead_within_a_round():
+    """From (2, 1): (1, 0) lies behind it and waits, (1, 2) ahead and goes on to (0, 1); then (0, 0) brings nothing new.
+
+    Rounds that look around from old links only would take (0, 0) first, which is not what Moses does.
+    """
+    forward, backward = {(0, 0), (1, 2), (2, 1)}, {(0, 1), (1, 0), (2, 1)}
+    assert grow_diag(forward, backward) == {(2, 1), (1, 0), (1, 2), (0, 1)}
+    assert grow_diag_final(forward, backward) == grow_diag(forward, backward)

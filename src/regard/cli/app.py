@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import open_streams
+from regard.cli.console import Voice, open_streams
 
 app = typer.Typer(
     name="regard",
@@ -32,8 +32,11 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only results, warnings and errors.")] = False,
 ) -> None:
     """Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks."""
+    Voice.debug, Voice.quiet = debug, quiet  # the command's own options, if given, join these
 
 
 def run() -> None:
@@ -47,6 +50,8 @@ for _name in (
     "demo",
     "train",
     "translate",
+    "score",
+    "align",
     "evaluate",
     "show",
     "compare",

@@ -70,11 +70,15 @@ def read_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Seque
     Raises:
         DataError: a line has too few columns.
     """
-    return list(_tsv(path, separator, *columns))
+    return list(iterate_tsv(path, separator, columns))
 
 
-def _tsv(path: str | os.PathLike[str], separator: str, source: int, target: int) -> Iterator[Pair]:
+def iterate_tsv(
+    path: str | os.PathLike[str], separator: str = "\t", columns: Sequence[int] = (1, 2)
+) -> Iterator[Pair]:
+    """The pairs of `read_tsv` one by one, for files larger than memory."""
     origin = str(Path(path))
+    source, target = columns
     between = "tab" if separator == "\t" else f"separator {separator!r}"
     for number, line in enumerate(iterate_lines(path), 1):
         columns = line.split(separator)

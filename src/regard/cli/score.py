@@ -1,0 +1,103 @@
+"""`regard score`: how probable given translations are to a run."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command
+from regard.cli.console import say, warn
+from regard.cli.pairing import Columns, Separator, Source, Target, Tsv, pairs_of, written
+
+if TYPE_CHECKING:
+    from regard.tasks.translator import Reading
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Show each piece with its own log-probability, too.")]
+Format = Annotated[
+    Literal["text", "jsonl"], typer.Option("--format", help="jsonl: pieces, each one's number, sum, mean, perplexity.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed together; changes no more than rounding.")]
+
+
+@command(
+    app,
+    "score",
+    examples="""
+    regard score runs/de-en "Ein Hund rennt ." "A dog is running ." --tokens
+    regard score runs/de-en test.de test.en
+    regard score runs/en-fr --tsv candidates.tsv --format jsonl --out scores.jsonl
+    """,
+)
+def score(
+    run: RunFolder,
+    source: Source = None,
+    target: Target = None,
+    tsv: Tsv = None,
+    columns: Columns = "1,2",
+    separator: Separator = "\t",
+    tokens: Tokens = False,
+    format: Format = "text",
+    out_: Out = None,
+    batch: Batch = 64,
+    threads: Threads = None,
+) -> None:
+    """Score given translations.
+
+    One number a line, in order and in constant memory: the log-probability, in nats, of the translation and its end
+    mark, as the model reads it word by word. It is the log-probability that a search finds for the same pieces. A line
+    longer than the model's limit is cut with a warning that names it, and the exit code is 1.
+    """
+    pairs = pairs_of(source, target, tsv, columns, separator)
+
+    from regard.metrics.perplexity import perplexity
+    from regard.tasks.load import load
+
+    translator = load(run, threads=threads)
+    count = pieces = 0
+    total = 0.0
+    cut = False
+    with written(out_) as write:
+        for count, reading in enumerate(translator.read(pairs, batch), start=1):
+            write(json.dumps(_as_json(reading), ensure_ascii=False) if format == "jsonl" else _plain(reading, tokens))
+            total, pieces = total + reading.log_probability, pieces + reading.tokens
+            for note in reading.notes:
+                warn(f"line {count}: {note}")
+                cut = True
+    if count:
+        say(
+            f"{count} translations of {pieces} pieces, end marks counted: {total:.2f} nats, {total / pieces:.4f} a "
+            f"piece, perplexity {perplexity(-total, pieces):.2f}"
+        )
+    if cut:
+        raise typer.Exit(FAILED)
+
+
+def _plain(reading: "Reading", tokens: bool) -> str:
+    """The sum; then, between tabs, each piece and its own number."""
+    parts = [f"{reading.log_probability:.4f}"]
+    if tokens:
+        for piece, value in zip(reading.pieces, reading.log_probabilities, strict=True):
+            spelt = "".join("▁" if character.isspace() else character for character in piece)
+            parts.append(f"{spelt} {value:.4f}")
+    return "\t".join(parts)
+
+
+def _as_json(reading: "Reading") -> dict[str, Any]:
+    """A reading as plain data."""
+    from regard.metrics.perplexity import perplexity
+
+    content: dict[str, Any] = {
+        "line": reading.source.line,
+        "source": reading.source.text,
+        "target": reading.target.text,
+        "log_probability": reading.log_probability,
+        "mean": reading.log_probability / reading.tokens,
+        "perplexity": perplexity(-reading.log_probability, reading.tokens),
+        "pieces": reading.pieces,
+        "log_probabilities": reading.log_probabilities,
+    }
+    return {**content, "notes": reading.notes} if reading.notes else content
