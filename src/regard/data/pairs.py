@@ -81,14 +81,14 @@ def iterate_tsv(
     source, target = columns
     between = "tab" if separator == "\t" else f"separator {separator!r}"
     for number, line in enumerate(iterate_lines(path), 1):
-        columns = line.split(separator)
-        if len(columns) < max(source, target):
-            there = f"no {between}" if len(columns) == 1 else f"{len(columns)} columns"
+        cells = line.split(separator)
+        if len(cells) < max(source, target):
+            there = f"no {between}" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
                 f"{origin}, line {number}: {there}; expected the source in column {source} and the target in column "
                 f"{target}, with a {between} between columns; got {_short(line)}"
             )
-        yield Pair(columns[source - 1], columns[target - 1], origin, number)
+        yield Pair(cells[source - 1], cells[target - 1], origin, number)
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[Pair]:
