@@ -119,6 +119,15 @@ def test_called_wrongly_or_failed(regard, monkeypatch, tmp_path, arguments, code
 def test_debug_shows_the_traceback(regard):
     with pytest.raises(ConfigError, match="say what to train"):
         regard("train", "--debug")
+    with pytest.raises(ConfigError, match="say what to train"):
+        regard("--debug", "train")
+    regard("train", code=2)  # what was said before an earlier command is forgotten
+
+
+def test_a_taken_folder_is_refused_before_anything_is_announced(regard, tmp_path):
+    (tmp_path / "file").write_text("")
+    told = regard("demo", "--out", tmp_path, code=1).stderr
+    assert "is there already" in told and "Learning" not in told
 
 
 @pytest.mark.parametrize(
@@ -310,3 +319,14 @@ def test_what_cannot_be_compared_is_said(regard, run, files):
     assert "at least two systems" in regard("compare", run, "--target", files / "test.fr", code=2).stderr
     told = regard("compare", files / "test.fr", files / "train.fr", "--target", files / "test.fr", code=1).stderr
     assert "[20, 130] lines and 20 references" in told
+
+
+def test_w4_by_a_trained_translator(regard, run):
+    text = regard("worked", "W4", "--run", run, "--target", "je t'aime").stdout
+    assert text.startswith(f"W4  I love you → je t'aime, by {run}")
+    made = json.loads(regard("worked", "w4", "--run", run, "--source", "at 7:30 PM", "--format", "json").stdout)
+    assert [step["word"] for step in made["read"]][-1] == "</s>"
+    assert all(len(step["context"]) == len(made["read"][0]["state"]) for step in made["written"])
+    assert "regard worked W4 --run" in regard("worked", "W5", "--run", run, code=2).stderr
+    assert "Did you mean 'source'?" in regard("worked", "W4", "--run", run, "--sorce", "x", code=2).stderr
+    assert "name its run too" in regard("worked", "W4", "--format", "json", code=2).stderr

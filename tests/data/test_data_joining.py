@@ -83,3 +83,12 @@ def test_joining_by_the_settings_keeps_held_out_pairs_apart(tmp_path):
     assert one[0] != other[0]
     made = read_corpus(CorpusSettings(phrases=PhraseSettings(count=4), joined=2))
     assert all(pair.links for pair in made)
+
+
+def test_long_pairs_are_left_out_before_the_others_are_held_out(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text("Je t'aime.\tI love you.\nOui.\tYes, I really do.\nNon.\tNo.\n你好吗？\tHi?\n")
+    assert [pair.line for pair in read_corpus(CorpusSettings(tsv=path, most_words=5))] == [1, 3, 4]  # je t ' aime .
+    assert [pair.line for pair in read_corpus(CorpusSettings(tsv=path, most_words=4))] == [3, 4]
+    training, held_out = read_training(DataSettings(tsv=path, most_words=4, held_out=1))
+    assert sorted(pair.line for pair in training + held_out) == [3, 4]

@@ -8,8 +8,8 @@ from regard.worked import work
 from regard.worked.example import flatten
 from regard.worked.table import WORKED
 
-ROWS = ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W10", "W11", "W13", "W14", "W15", "W17", "W19"]
-ROWS += ["W20", "W21", "W22"]
+ROWS = ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W10", "W11", "W13", "W14", "W15", "W17", "W18"]
+ROWS += ["W19", "W20", "W21", "W22"]
 
 
 def softmax(scores: list[float]) -> list[float]:
@@ -253,6 +253,16 @@ def test_w17_the_centre_learns_through_the_gaussian_alone():
     slope = math.fsum(place * 0.25 * math.exp(-((place - 4.3) ** 2) / 2) * (place - 4.3) for place in (3, 4, 5, 6))
     exact(result.value("gradient of the place looked at, through the Gaussian"), slope)
     assert slope > 0.5
+
+
+def test_w18_the_encyclopaedias_translator():
+    result = work("W18")
+    assert result.value("output layer") == 5_000_000
+    assert result.value("the encoder's recurrent input") == 400_000
+    assert result.value("how many times larger the output layer is") == 12.5
+    assert result.value("attention by a layer from [word; state] to the slots, biases counted") == 80_100
+    other = work("W18", {"word": "3", "state": "5", "targets": "7", "slots": "11"})
+    assert [step.value for step in other.steps] == [35, 40, 35 / 40, 0, 99]
 
 
 def test_w19_a_soft_dictionary():

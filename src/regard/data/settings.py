@@ -76,6 +76,9 @@ class CorpusSettings(BaseModel):
     reversal: ReversalSettings | None = Field(
         default=None, description="make digits to reverse instead of reading a file"
     )
+    most_words: int | None = Field(
+        default=None, ge=1, description="leave out pairs with more words on a side, marks counted as words"
+    )
     joined: int = Field(
         default=1,
         ge=1,

@@ -94,16 +94,33 @@ class SourceAttention(nn.Module):
         if self.focus is not None:
             _, mask, refocus = self.focus(query, fixed["lengths"], positions)
         attended: Attended = self.attention(
-            torch.cat([inputs, query], dim=-1) if self.reads_input else query,
+            self._asked(query, inputs),
             fixed["prepared"],
             fixed["value"],
             mask=mask,
             refocus=refocus,
             # A graph cannot make weights on access: a compiled or exported step carries them out.
             weights=torch.compiler.is_compiling(),
-            **({"previous": moving["earlier"]} if "earlier" in moving else {}),
+            **self._heard(moving),
         )
         if "earlier" in moving:
             now = attended.weights.squeeze(1).to(moving["earlier"].dtype)
             after["earlier"] = moving["earlier"] + now if self.coverage else now
         return attended, after
+
+    def scores(
+        self,
+        fixed: dict[str, Any],
+        moving: Moving,
+        query: Float[Tensor, "batch queries query_dim"],
+        inputs: Float[Tensor, "batch queries input_dim"],
+    ) -> Float[Tensor, "batch queries keys"]:
+        """The scores behind the weights of `forward` with the same arguments, before mask and normalizer."""
+        raw: Tensor = self.attention.score.bind(**self._heard(moving))(self._asked(query, inputs), fixed["prepared"])
+        return raw
+
+    def _asked(self, query: Tensor, inputs: Tensor) -> Tensor:
+        return torch.cat([inputs, query], dim=-1) if self.reads_input else query
+
+    def _heard(self, moving: Moving) -> dict[str, Tensor]:
+        return {"previous": moving["earlier"]} if "earlier" in moving else {}

@@ -24,6 +24,7 @@ regard worked                      # the list
 regard worked W2                   # one, step by step
 regard worked W2 --lang zh         # in Chinese
 regard worked W6 --query "1, 2" --key "3, 4"   # your own numbers
+regard worked W4 --run RUN         # W4 by a translator that you trained (regard reproduce textbook-en-fr)
 ```
 
 Numbers are apart by commas or spaces, rows by semicolons. With your own numbers, only what must hold for any numbers is
@@ -38,6 +39,7 @@ compared.
 regard worked --lang zh            # 列出全部
 regard worked W2 --lang zh         # 逐步计算其中一个
 regard worked W6 --query "1, 2" --key "3, 4" --lang zh   # 换成你自己的数
+regard worked W4 --run RUN --lang zh   # 由训练好的翻译器来做 W4（regard reproduce textbook-en-fr）
 ```
 
 数与数之间用逗号或空格隔开，行与行之间用分号隔开。换成自己的数时，只核对对任何数都应成立的结论。

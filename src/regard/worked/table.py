@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regard.errors import ConfigError, nearest
-from regard.worked import alignment, conventions, dictionary, local, memory, positions, scale, scores
+from regard.worked import alignment, conventions, dictionary, local, memory, positions, scale, scores, sizes
 from regard.worked.example import Claim, Language, Step, Work, Worked
 from regard.worked.inputs import read
 from regard.worked.show import show
 
-_GROUPS = (scores, scale, alignment, conventions, dictionary, local, positions, memory)
+_GROUPS = (scores, scale, alignment, conventions, dictionary, local, positions, memory, sizes)
 WORKED: dict[str, Worked] = {
     row.id: row for row in sorted((row for group in _GROUPS for row in group.ROWS), key=lambda row: int(row.id[1:]))
 }
