@@ -1,6 +1,7 @@
 """Inputs that once gave a wrong number, a spreading NaN or no error: each with its right value."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -373,3 +374,12 @@ def test_copies_keep_their_numbers():
     with torch.no_grad():
         attended = attention(x, x, x)
     torch.testing.assert_close(copy.deepcopy(attended).weights, attended.weights)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_a_temperature_that_is_not_above_0_is_refused_in_a_tensor_too(value):
+    with pytest.raises(ConfigError, match=f"above 0; it was {value}"):
+        Softmax(torch.tensor([1.0, value, 2.0]))
+    query = torch.randn(3, 1, 2, 5)
+    weighed = torch.vmap(lambda one, t: attend(one, one, one, normalizer=Softmax(t)).context)(query, torch.ones(3))
+    torch.testing.assert_close(weighed, attend(query[:, 0], query[:, 0], query[:, 0]).context[:, None])

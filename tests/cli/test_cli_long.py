@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -80,6 +82,32 @@ def test_stopped_by_the_user_it_goes_on_in_any_format(regard, run, long, tmp_pat
     assert written == regard(*plain).stdout
     if format == "json":
         assert [one["line"] for one in json.loads(written)] == list(range(1, 18))
+
+
+_MEASURED = """
+import resource, sys
+from regard.cli.app import app
+app(sys.argv[1:], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is measured in other units elsewhere")
+def test_ten_times_the_lines_take_no_more_memory(run, files, tmp_path):
+    """100,000 lines beside 10,000, each in a process of its own: the peaks differ by less than a tenth."""
+    lines = (files / "train.en").read_text(encoding="utf-8").splitlines()
+    peaks = []
+    for count in (10_000, 100_000):
+        text = tmp_path / f"{count}.txt"
+        text.write_text("".join(lines[at % len(lines)] + "\n" for at in range(count)), encoding="utf-8")
+        out = tmp_path / f"{count}.out"
+        arguments = ["translate", run, text, "--out", out, "--max-length", "2", "--threads", "1", "--quiet"]
+        program = [sys.executable, "-c", _MEASURED, *map(str, arguments)]
+        peaks.append(int(subprocess.run(program, check=True, capture_output=True, text=True).stdout))
+        with open(out, encoding="utf-8") as written:
+            assert sum(1 for _ in written) == count
+    assert peaks[1] < 1.1 * peaks[0], peaks
 
 
 def test_lines_that_were_cut_before_a_kill_are_told_again(regard, run, long, tmp_path, monkeypatch):

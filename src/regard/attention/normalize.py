@@ -37,8 +37,9 @@ class Normalizer(nn.Module):
 
     def __init__(self, temperature: float | Tensor = 1.0) -> None:
         super().__init__()
-        if not isinstance(temperature, Tensor) and not temperature > 0:
-            raise ConfigError(f'temperature must be above 0; it was {temperature}. For its limit 0 use "hard"')
+        lowest = _lowest(temperature)
+        if lowest is not None and not lowest > 0:
+            raise ConfigError(f'temperature must be above 0; it was {lowest}. For its limit 0 use "hard"')
         self.temperature = temperature
 
     def forward(self, scores: Scores, keep: Keep | None = None) -> Scores:
@@ -225,6 +226,18 @@ class Gumbel(Softmax):
     def log_weights(self, scores: Scores, keep: Keep | None = None) -> Scores:
         """Of the distribution that is drawn from, which the temperature does not change."""
         return super().log_weights(wide(scores) * self._per_query(scores), keep)
+
+
+def _lowest(temperature: float | Tensor) -> float | None:
+    """The lowest temperature; NaN if one is, and None where values are not known (meta tensors, graphs, vmap)."""
+    if not isinstance(temperature, Tensor):
+        return temperature
+    if temperature.numel() == 0 or temperature.is_meta or torch.compiler.is_compiling():
+        return None
+    try:
+        return temperature.detach().min().item()
+    except RuntimeError:  # vmap does not tell what is in a tensor
+        return None
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

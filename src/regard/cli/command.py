@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import complain, speaking
+from regard.cli.console import Voice, complain, speaking
 from regard.errors import ConfigError, RegardError
 
 DONE, FAILED, CALLED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
@@ -27,6 +27,7 @@ Threads = Annotated[
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
     """Turn an error into a message and an exit code: 2 for what was called wrongly, 1 for what failed."""
+    debug = debug or Voice.debug
     try:
         yield
     except BrokenPipeError:

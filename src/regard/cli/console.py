@@ -13,15 +13,16 @@ _BETWEEN = 10.0  # seconds between two tellings of the pace
 
 
 class Voice:
-    """How much is said; set once by the command that runs."""
+    """How much is said; set once by the command that runs, or before it."""
 
     quiet = False
+    debug = False
 
 
 @contextmanager
 def speaking(quiet: bool) -> Iterator[None]:
     """Say less while a command runs, and give the old voice back afterwards."""
-    before, Voice.quiet = Voice.quiet, quiet
+    before, Voice.quiet = Voice.quiet, quiet or Voice.quiet
     try:
         yield
     finally:

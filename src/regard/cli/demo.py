@@ -32,10 +32,13 @@ def demo(
     It takes two to three minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
     learned: nobody tells the model which word belongs to which.
     """
-    from regard.tasks import demo as task
+    from regard.tasks.runs import refuse_taken
 
     folder = out_ or _free(to)
+    refuse_taken(folder)  # before anything is announced
     say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes two to three minutes.")
+    from regard.tasks import demo as task
+
     done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=warn)
 
     measures, baselines = done.evaluation.measures, done.evaluation.baselines

@@ -29,6 +29,11 @@ def open_run(path: str | Path) -> RunFolder:
     return RunFolder.open(folder)
 
 
+def refuse_taken(path: str | Path) -> None:
+    """Raise a RunError if there is something at the path where a new run is to be."""
+    RunFolder(path).refuse_taken()
+
+
 def config_of(path: str | Path) -> dict[str, Any]:
     """The settings of a run, as plain values."""
     return open_run(path).read_config()
