@@ -35,11 +35,12 @@ def _read(settings: CorpusSettings) -> list[Pair]:
     pairs, most = _whole(settings), settings.most_words
     if most is None:
         return pairs
-    return [pair for pair in pairs if max(_words(pair.source), _words(pair.target)) <= most]
+    return [pair for pair in pairs if _at_most(most, pair.source) and _at_most(most, pair.target)]
 
 
-def _words(text: str) -> int:
-    return len(units(normalize(text)))
+def _at_most(most: int, text: str) -> bool:
+    # A stretch between white space holds one word or more, so that most long texts need not be cut into units.
+    return len(text.split()) <= most and len(units(normalize(text))) <= most
 
 
 def _whole(settings: CorpusSettings) -> list[Pair]:
