@@ -181,8 +181,9 @@ class _Work:
 
         total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is told before the work
         chunk = _CHUNK * self.batch
+        file = GrowingFile(path, origin)
         try:
-            with GrowingFile(path, origin) as file:
+            with file:
                 if file.items:
                     say(f"{file.part} holds {file.items:,} of {total:,} lines; going on after them.")
                 if file.marked:
@@ -198,7 +199,8 @@ class _Work:
                         told(one.line)
                 file.write("".join(line + "\n" for line in closing(self.format, total == 0)))
         except KeyboardInterrupt:
-            say(f"{file.items:,} of {total:,} lines are kept in {file.part}; the same command goes on after them.")
+            if file.items:
+                say(f"{file.items:,} of {total:,} lines are kept in {file.part}; the same command goes on after them.")
             raise
         return cut
 
