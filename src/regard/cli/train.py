@@ -35,6 +35,7 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all set
     examples="""
     regard train translation --source train.de.gz --target train.en.gz --run runs/de-en
     regard train translation --source a.txt --target b.txt --attention general model.dropout=0.3 training.minutes=5
+    regard train translation data.tsv=fra-eng.zip/fra.txt data.columns=[2,1] --run runs/fr-en
     regard train settings.yaml seed=3
     regard train --resume runs/de-en
     regard train translation --print-config
