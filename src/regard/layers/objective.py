@@ -80,7 +80,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             if smoothing:
                 gradient.sub_(smoothing / scores.shape[-1])
             gradient.scatter_add_(-1, target, gradient.new_full(target.shape, smoothing - 1))
-            gradient[~kept.squeeze(-1)] = 0
+            if not kept.all():
+                gradient[~kept.squeeze(-1)] = 0
             ctx.save_for_backward(gradient.to(logits.dtype))
         return torch.where(kept, loss, 0).sum()
 
@@ -88,4 +89,5 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * upstream.to(gradient.dtype), None, None, None
+        # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
+        return gradient if upstream == 1 else gradient * upstream.to(gradient.dtype), None, None, None

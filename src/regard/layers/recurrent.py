@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
+from regard.kernels import recurrent as kernel
 from regard.layers.dropout import Dropout
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -101,15 +102,25 @@ class Recurrence(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, inputs: Float[Tensor, "batch n input_dim"], state: Carried
+        self,
+        inputs: Float[Tensor, "batch n input_dim"],
+        state: Carried,
+        lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch n hidden_dim"], Carried]:
-        """The top layer's outputs at each of the n steps, and the state after them."""
-        run = self._step if inputs.shape[1] == 1 else self._sequence
+        """The top layer's outputs at each of the n steps, and the state after them.
+
+        Beyond a row's length, where lengths are given, nothing is asked for: outputs there, and the state after a row
+        that ends early, may be anything finite.
+        """
         finals = []
         for number, layer in enumerate(self.each):
             if number:
                 inputs = self.dropout(inputs)
-            inputs, final = run(layer, inputs, tuple(part[:, number] for part in state))
+            before = tuple(part[:, number] for part in state)
+            if inputs.shape[1] == 1:
+                inputs, final = self._step(layer, inputs, before)
+            else:
+                inputs, final = self._sequence(layer, inputs, before, lengths)
             finals.append(final)
         after = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
         # Under autocast the products are shorter numbers; the state keeps its own kind from step to step.
@@ -121,10 +132,12 @@ class Recurrence(nn.Module):
         return state[0].unsqueeze(1), state
 
     def _sequence(
-        self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]
+        self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...], lengths: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         if inputs.shape[0] == 0 or inputs.shape[1] == 0:
             return inputs.new_zeros(*inputs.shape[:2], self.hidden_dim), state
+        if len(state) == 1 and kernel.by_hand(inputs):  # torch's LSTM without padding is one fused call
+            return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
         outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
         return outputs, tuple(part.squeeze(0) for part in last)
 
@@ -134,7 +147,7 @@ def _fused(cell: Any, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor
     if isinstance(cell, nn.LSTMCell) and _must_be_float32(inputs.device):
         with torch.autocast("cpu", enabled=False):
             return _fused(cell, inputs.float(), tuple(part.float() for part in state))
-    weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
+    weights = _weights(cell)
     # with biases, 1 layer, no dropout, training or not, one direction, batch first
     how: Any = (weights, True, 1, 0.0, cell.training, False, True)
     if isinstance(cell, nn.LSTMCell):
@@ -149,8 +162,17 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
         dim = int(layer.hidden_size)  # type: ignore[arg-type]
         final = inputs.new_zeros(2, batch, dim)
         return inputs.new_zeros(batch, positions, 2 * dim), (final,) * (2 if isinstance(layer, nn.LSTM) else 1)
+    if kernel.by_hand(inputs) and (lengths is not None or isinstance(layer, nn.GRU)):
+        lengths, none = _or_whole(inputs, lengths), inputs.new_zeros(batch, int(layer.hidden_size))  # type: ignore[arg-type]
+        first = (none,) * (2 if isinstance(layer, nn.LSTM) else 1)
+        ways = [
+            kernel.sequence(inputs, first, _weights(layer, ending), lengths, backwards=number == 1)
+            for number, ending in enumerate(("_l0", "_l0_reverse"))
+        ]
+        (ahead, ahead_last), (back, back_last) = ways
+        return torch.cat([ahead, back], -1), tuple(map(torch.stack, zip(ahead_last, back_last, strict=True)))
     if lengths is None:
-        return _run(layer, inputs)  # without padding the fused layer is exact and needs no packing
+        return _run(layer, inputs)  # without padding torch's layer is exact and needs no packing
     # A row of length 0 cannot be packed: it reads one zero, and what comes of it is hidden by the caller.
     packed = pack_padded_sequence(inputs, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
     read, last = _run(layer, packed)
@@ -164,6 +186,19 @@ def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:
             return _run(layer, inputs.float())
     outputs, last = layer(inputs)
     return outputs, last if isinstance(last, tuple) else (last,)
+
+
+def _weights(layer: Any, ending: str = "") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Input and recurrent weight, input and recurrent bias."""
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    one, other, bias, other_bias = (getattr(layer, name + ending) for name in names)
+    return one, other, bias, other_bias
+
+
+def _or_whole(inputs: Tensor, lengths: Tensor | None) -> Tensor:
+    """The lengths, of empty rows 1; every row's whole where none are given."""
+    whole = torch.full(inputs.shape[:1], inputs.shape[1], device=inputs.device)
+    return whole if lengths is None else lengths.clamp_min(1)
 
 
 def _must_be_float32(device: torch.device) -> bool:

@@ -77,7 +77,7 @@ class RecurrentTranslator(nn.Module):
         if self.training and self.settings.teacher_forcing < 1:
             features = self._partly_forced(state, target_in)
         else:
-            features = self.decoder.features(state, target_in).features
+            features = self.decoder.features(state, target_in, batch.target_lengths).features
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         return features[kept], batch.target_out[kept]

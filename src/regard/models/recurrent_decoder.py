@@ -4,12 +4,14 @@ Each is one reading of "what was written so far, and the source, give the next w
 a subclass says in `read` in which order it steps and attends.
 """
 
+import operator
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
 from regard.layers.decoder import State, Step, joined
@@ -91,17 +93,44 @@ class RecurrentDecoder(nn.Module):
         attended = {} if reading.attended is None else {SOURCE: reading.attended}
         return Step(self.vocabulary(reading.features), State(state.fixed, reading.moving), attended)
 
-    def features(self, state: State, inputs: Int[Tensor, "batch n"]) -> Reading:
-        """The n vectors that `vocabulary` makes logits of."""
+    def features(
+        self, state: State, inputs: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"] | None = None
+    ) -> Reading:
+        """The n vectors that `vocabulary` makes logits of.
+
+        Args:
+            state: what was read before.
+            inputs: n words.
+            lengths: how many of them are real, for training: what comes after them is not asked for, be it features or
+                the state, and mostly not computed; nor is it told where a decoder that loops has looked.
+        """
         embedded = self.dropout(self.embedding(inputs))
         if not self.loops or inputs.shape[1] == 1:
-            return self.read(state.fixed, state.moving, embedded)
+            return self.read(state.fixed, state.moving, embedded, lengths)
+        if lengths is not None:
+            return self._shrinking(state, embedded, lengths)
         readings, moving = [], state.moving
         for one in embedded.split(1, dim=1):
             readings.append(self.read(state.fixed, moving, one))
             moving = readings[-1].moving
         looks = [reading.attended for reading in readings if reading.attended is not None]
         return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, joined(looks))
+
+    def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor) -> Reading:
+        """A loop whose batch shrinks: ended rows leave once they are an eighth of it, for leaving costs a copy."""
+        lengths, order = lengths.sort(descending=True, stable=True)
+        fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
+        living = (lengths.unsqueeze(-1) > torch.arange(embedded.shape[1], device=lengths.device)).sum(0).tolist()
+        batch = rows = len(order)
+        features = []
+        for one, live in zip(embedded.split(1, dim=1), living, strict=True):
+            if live <= rows * 7 // 8:
+                rows = max(1, live)
+                fixed, moving = tree_map(operator.itemgetter(slice(rows)), (fixed, moving))
+            reading = self.read(fixed, moving, one[:rows])
+            moving = reading.moving
+            features.append(F.pad(reading.features, (0, 0, 0, 0, 0, batch - rows)))
+        return Reading(torch.cat(features, dim=1)[order.argsort()], moving, None)
 
     def vocabulary(self, features: Float[Tensor, "*rows readout_dim"]) -> Float[Tensor, "*rows choices"]:
         """Logits of all target words."""
@@ -111,8 +140,13 @@ class RecurrentDecoder(nn.Module):
         """What the decoder keeps of a source: what stays, and what changes by step."""
         raise NotImplementedError
 
-    def read(self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor) -> Reading:
-        """The n word vectors `(batch, n, embedding_dim)` after the state `moving`; n is 1 where the decoder loops."""
+    def read(
+        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+    ) -> Reading:
+        """The n word vectors `(batch, n, embedding_dim)` after the state `moving`; n is 1 where the decoder loops.
+
+        Beyond `lengths`, where they are given, nothing is asked for.
+        """
         raise NotImplementedError
 
 
@@ -137,9 +171,11 @@ class LuongDecoder(RecurrentDecoder):
             moving["fed"] = memory.states.new_zeros(len(memory.states), self.readout_dim)
         return fixed, moving
 
-    def read(self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor) -> Reading:
+    def read(
+        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+    ) -> Reading:
         inputs = torch.cat([embedded, moving["fed"].unsqueeze(1)], dim=-1) if self.feeding else embedded
-        hidden, carried = self.recurrence(inputs, moving["carried"])  # h_t
+        hidden, carried = self.recurrence(inputs, moving["carried"], lengths)  # h_t
         attended, looked = self.source(fixed, moving, hidden, embedded)  # a_t, eq. 7; c_t
         pair = self.dropout(torch.cat([hidden, attended.context.to(hidden.dtype)], dim=-1))
         features = self.dropout(torch.tanh(self.readout(pair)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
@@ -166,7 +202,9 @@ class BahdanauDecoder(RecurrentDecoder):
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.source.start(memory.states, memory.lengths)
 
-    def read(self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor) -> Reading:
+    def read(
+        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+    ) -> Reading:
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
         attended, looked = self.source(fixed, moving, before, embedded)  # α_t, eq. 6; c_t, eq. 5
         context = attended.context.to(embedded.dtype)
@@ -195,9 +233,11 @@ class FixedContextDecoder(RecurrentDecoder):
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         return ({"context": memory.final[0][:, -1]} if self.every_step else {}), {}
 
-    def read(self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor) -> Reading:
+    def read(
+        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+    ) -> Reading:
         context = [part.unsqueeze(1).expand(-1, embedded.shape[1], -1) for part in fixed.values()]
-        hidden, carried = self.recurrence(torch.cat([embedded, *context], dim=-1), moving["carried"])
+        hidden, carried = self.recurrence(torch.cat([embedded, *context], dim=-1), moving["carried"], lengths)
         features = torch.tanh(self.readout(self.dropout(torch.cat([hidden, *context], dim=-1))))
         return Reading(self.dropout(features), {"carried": carried}, None)
 

@@ -1,0 +1,78 @@
+"""Things measured in turns, in one process, so that whatever else the machine does falls on all of them alike."""
+
+import gc
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Sides = dict[str, Callable[[], Any]]
+
+
+def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
+    """Median seconds of each side, of processor time and of the clock, after one round that is not counted."""
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        # Every other round goes backwards: no side is always the one that follows a certain other.
+        for name in list(sides)[:: -1 if number % 2 else 1]:
+            gc.collect()
+            processor, clock = time.process_time(), time.perf_counter()
+            sides[name]()
+            if number:
+                seconds[name].append((time.process_time() - processor, time.perf_counter() - clock))
+    kinds = ("processor", "clock")
+    return {
+        name: {kind: statistics.median(each) for kind, each in zip(kinds, zip(*taken, strict=True), strict=True)}
+        for name, taken in seconds.items()
+    }
+
+
+def peak_mebibytes(side: Callable[[], Any]) -> float:
+    """The most memory that one call takes beyond what is held before it, seen in a child of its own."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+
+    def watched() -> None:
+        held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        side()
+        theirs.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held)
+
+    child = context.Process(target=watched)
+    child.start()
+    taken: int = ours.recv()
+    child.join()
+    return taken / 2**20
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "processor": names[0].split(":")[1].strip() if names else platform.processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def tell(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print the rows as a table or, with the machine, as JSON."""
+    if as_json:
+        print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
+        return
+    print(", ".join(f"{name} {value}" for name, value in machine().items()))
+    columns = list(rows[0])
+    texts = [columns] + [[f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for text in texts:
+        print("  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip())

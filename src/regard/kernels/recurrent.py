@@ -1,0 +1,204 @@
+"""GRU and LSTM over whole sequences with their gradients written out: torch's numbers, for training on a CPU.
+
+torch's own layers are there a graph of small operations for each step. Here the gates of all steps lie in one buffer,
+so that the gradients of the weights are one matrix product over the sequence, and ended rows are not computed:
+rows are sorted by length, and step t has the first `sizes[t]` of them.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Layout(NamedTuple):
+    """Where the real positions of a batch lie when each step's are put together, longest rows first.
+
+    Attributes:
+        places: where each of them lies in `(batch · positions)`.
+        sizes: rows at each step, never rising.
+        order: the rows, longest first.
+    """
+
+    places: Int[Tensor, " real"]
+    sizes: list[int]
+    order: Int[Tensor, " batch"]
+
+    @staticmethod
+    def of(lengths: Int[Tensor, " batch"], positions: int, backwards: bool) -> "Layout":
+        """The layout of rows that are read from their first position on, or from their last one back."""
+        lengths, order = lengths.sort(descending=True, stable=True)
+        steps = torch.arange(positions, device=lengths.device).unsqueeze(-1)
+        real = steps < lengths
+        places = (lengths - 1 - steps if backwards else steps) + order * positions
+        return Layout(places[real], real.sum(-1)[: int(lengths[0])].tolist(), order)
+
+    def steps(self) -> Iterator[tuple[slice, slice]]:
+        """For each step where its rows lie, and where those that they continue lay; the first continues none."""
+        start, before = 0, 0
+        for size in self.sizes:
+            yield slice(start, start + size), slice(before, before + size)
+            start, before = start + size, start
+
+
+def by_hand(inputs: Tensor) -> bool:
+    """Whether these gradients serve a call: not traced, mapped or narrowed, and on a CPU, where they are faster."""
+    return (
+        torch.is_grad_enabled()
+        and inputs.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+def sequence(
+    inputs: Float[Tensor, "batch positions input_dim"],
+    state: tuple[Float[Tensor, "batch hidden_dim"], ...],
+    weights: tuple[Tensor, Tensor, Tensor, Tensor],
+    lengths: Int[Tensor, " batch"],
+    backwards: bool = False,
+) -> tuple[Float[Tensor, "batch positions hidden_dim"], tuple[Float[Tensor, "batch hidden_dim"], ...]]:
+    """Outputs, 0 beyond each row's length, and the state after its last real step. Can be differentiated once.
+
+    Args:
+        inputs: what lies beyond a row's length is not read.
+        state: `(hidden,)` makes it a GRU, `(hidden, memory)` an LSTM.
+        weights: input and recurrent weight, input and recurrent bias, in torch's order of the gates.
+        lengths: real positions of each row; a row of 0 keeps its state. At least one row has some.
+        backwards: read each row from its last real position to its first.
+    """
+    layout = Layout.of(lengths, inputs.shape[1], backwards)
+    outputs, *last = _Sequence.apply(layout, inputs, *weights, *state)
+    return outputs, tuple(last)
+
+
+class _Sequence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, layout: Layout, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        weight, recurrent, bias, recurrent_bias, *state = given
+        read = inputs.flatten(0, 1).index_select(0, layout.places)
+        gates = torch.addmm(bias, read, weight.t())
+        first = [part.index_select(0, layout.order) for part in state]
+        run = _gru if len(state) == 1 else _lstm
+        saved = run(layout, gates, first, recurrent.t(), recurrent_bias)
+        ctx.layout, ctx.shape, ctx.parts = layout, inputs.shape, len(state)
+        ctx.save_for_backward(weight, recurrent, read, *first, *saved)
+        outputs = inputs.new_zeros(inputs.shape[0] * inputs.shape[1], recurrent.shape[1])
+        outputs.index_copy_(0, layout.places, saved[0])
+        return outputs.view(*inputs.shape[:2], -1), *_last(layout, first, saved)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        layout: Layout = ctx.layout
+        weight, recurrent, read, *rest = ctx.saved_tensors
+        first, saved = rest[: ctx.parts], rest[ctx.parts :]
+        above = upstream[0].flatten(0, 1).index_select(0, layout.places)
+        onward = [part.index_select(0, layout.order) for part in upstream[1:]]
+        run = _gru_backwards if ctx.parts == 1 else _lstm_backwards
+        entering, carried = run(layout, above, onward, first, saved, recurrent)
+        earlier = [saved[0][before] for here, before in layout.steps() if here.start]
+        hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
+        own = entering.mm(weight) if ctx.needs_input_grad[1] else None
+        inputs = None if own is None else own.new_zeros(ctx.shape).flatten(0, 1).index_copy_(0, layout.places, own)
+        starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in onward]
+        return (
+            None,
+            None if inputs is None else inputs.view(ctx.shape),
+            entering.t().mm(read),
+            carried.t().mm(hidden),
+            entering.sum(0),
+            carried.sum(0),
+            *starts,
+        )
+
+
+def _last(layout: Layout, first: list[Tensor], saved: tuple[Tensor, ...]) -> list[Tensor]:
+    """The state of each row after its last step, in the rows' own order."""
+    ends = []
+    for start, each in zip(first, saved, strict=False):
+        end = start.clone()
+        for here, _ in layout.steps():
+            end[: here.stop - here.start] = each[here]
+        ends.append(torch.empty_like(end).index_copy_(0, layout.order, end))
+    return ends
+
+
+def _gru(
+    layout: Layout, gates: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs, the gates (reset, update, candidate) and what the state gave to them, of all steps."""
+    dim = len(recurrent)
+    outputs, given = gates.new_empty(len(gates), dim), torch.empty_like(gates)
+    for here, before in layout.steps():
+        state = outputs[before] if here.start else first[0][before]
+        own, heard = gates[here], torch.addmm(bias, state, recurrent, out=given[here])
+        own[:, : 2 * dim].add_(heard[:, : 2 * dim]).sigmoid_()
+        candidate = own[:, 2 * dim :].addcmul_(own[:, :dim], heard[:, 2 * dim :]).tanh_()
+        torch.lerp(candidate, state, own[:, dim : 2 * dim], out=outputs[here])  # (1 − z) n + z h
+    return outputs, gates, given
+
+
+def _gru_backwards(
+    layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients to the gates' inputs and to what the state gave; `onward` becomes that of the first state."""
+    outputs, gates, given = saved
+    reset, update, candidate = gates.chunk(3, -1)
+    entering, carried = torch.empty_like(gates), torch.empty_like(gates)
+    for here, before in reversed(list(layout.steps())):
+        state = outputs[before] if here.start else first[0][before]
+        hidden = onward[0][: len(state)].add_(above[here])
+        into = entering[here].chunk(3, -1)
+        r, z, n = reset[here], update[here], candidate[here]
+        torch.mul(hidden, n.square().neg_().add_(1), out=into[2]).mul_(1 - z)
+        torch.mul(hidden, state - n, out=into[1]).mul_(z).mul_(1 - z)
+        torch.mul(into[2], given[here].chunk(3, -1)[2], out=into[0]).mul_(r).mul_(1 - r)
+        carried[here] = entering[here]
+        carried[here].chunk(3, -1)[2].mul_(r)
+        hidden.mul_(z).addmm_(carried[here], recurrent)
+    return entering, carried
+
+
+def _lstm(
+    layout: Layout, gates: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs, memories and the gates (input, forget, candidate, output) of all steps."""
+    dim = len(recurrent)
+    outputs, memories = (gates.new_empty(len(gates), dim) for _ in range(2))
+    gates.add_(bias)
+    for here, before in layout.steps():
+        state, memory = (outputs[before], memories[before]) if here.start else (part[before] for part in first)
+        own = gates[here].addmm_(state, recurrent)
+        own[:, : 2 * dim].sigmoid_(), own[:, 2 * dim : 3 * dim].tanh_(), own[:, 3 * dim :].sigmoid_()
+        entering, forgetting, candidate, leaving = own.chunk(4, -1)
+        torch.mul(forgetting, memory, out=memories[here]).addcmul_(entering, candidate)
+        torch.tanh(memories[here], out=outputs[here]).mul_(leaving)
+    return outputs, memories, gates
+
+
+def _lstm_backwards(
+    layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients to the gates' inputs, from the input and from the state alike; `onward` becomes the first state's."""
+    outputs, memories, gates = saved
+    gradients = torch.empty_like(gates)
+    for here, before in reversed(list(layout.steps())):
+        memory = memories[before] if here.start else first[1][before]
+        rows = len(memory)
+        hidden, kept = onward[0][:rows].add_(above[here]), onward[1][:rows]
+        entering, forgetting, candidate, leaving = gates[here].chunk(4, -1)
+        into = gradients[here].chunk(4, -1)
+        shown = torch.tanh(memories[here])
+        torch.mul(hidden, shown, out=into[3]).mul_(leaving).mul_(1 - leaving)
+        kept.add_(shown.square_().neg_().add_(1).mul_(hidden).mul_(leaving))
+        torch.mul(kept, candidate, out=into[0]).mul_(entering).mul_(1 - entering)
+        torch.mul(kept, memory, out=into[1]).mul_(forgetting).mul_(1 - forgetting)
+        torch.mul(kept, entering, out=into[2]).mul_(candidate.square().neg_().add_(1))
+        kept.mul_(forgetting)
+        torch.mm(gradients[here], recurrent, out=hidden)
+    return gradients, gradients
