@@ -18,11 +18,11 @@ from regard.data.pairs import read_tsv
 
 @pytest.fixture
 def long(files, tmp_path, monkeypatch):
-    """17 lines, packed, one of them empty; four at a time are made certain: two batches of two."""
+    """13 lines, packed, one of them empty; four at a time are made certain: two batches of two."""
     monkeypatch.setattr("regard.cli.translate._CHUNK", 2)
     lines = (files / "test.en").read_text(encoding="utf-8").splitlines()
     path = tmp_path / "in.gz"
-    path.write_bytes(gzip.compress("\n".join([*lines[:6], "", *lines[6:16]]).encode()))
+    path.write_bytes(gzip.compress("\n".join([*lines[:6], "", *lines[6:12]]).encode()))
     return path
 
 
@@ -56,7 +56,7 @@ def test_killed_twice_it_goes_on_byte_for_byte(regard, run, long, tmp_path):
         kept = killed([*plain, "--out", broken, "--quiet"], tmp_path / "broken.part.json", lines, draw.random() / 50)
         assert kept >= lines and not broken.exists()
     told = regard(*plain, "--out", broken).stderr
-    assert f"holds {kept} of 17 lines; going on after them." in told
+    assert f"holds {kept} of 13 lines; going on after them." in told
     assert broken.read_text(encoding="utf-8") == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "in.gz"]
 
@@ -74,13 +74,13 @@ def test_stopped_by_the_user_even_one_list_of_json_goes_on(regard, run, long, tm
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(Translator, "stream", stopping)
-    assert "8 of 17 lines are kept in" in regard(*plain, "--out", tmp_path / "out", code=130).stderr
+    assert "8 of 13 lines are kept in" in regard(*plain, "--out", tmp_path / "out", code=130).stderr
     assert "another search.beam" in regard(*plain, "--out", tmp_path / "out", "--beam", 2, code=1).stderr
     monkeypatch.setattr(Translator, "stream", stream)
     regard(*plain, "--out", tmp_path / "out")
     written = (tmp_path / "out").read_text(encoding="utf-8")
     assert written == regard(*plain).stdout
-    assert [one["line"] for one in json.loads(written)] == list(range(1, 18))
+    assert [one["line"] for one in json.loads(written)] == list(range(1, 14))
 
 
 _MEASURED = """
@@ -154,8 +154,7 @@ def test_n_best_lists_and_tsv(regard, run, tmp_path):
     assert [pair.target for pair in read_tsv(out)] == regard(
         "translate", run, "-", *short, stdin=lines
     ).stdout.splitlines()
-    drawn = regard(
-        "translate", run, "at noon", *short, "--sample", "--beam", 4, "--n-best", 4, "--format", "nbest"
-    ).stdout
+    several = [*short, "--sample", "--beam", 4, "--n-best", 4, "--format", "nbest"]
+    drawn = regard("translate", run, "at noon", *several).stdout
     assert 1 < drawn.count("\n") <= 4 and len(set(drawn.splitlines())) == drawn.count("\n")
     assert "choose --format json" in regard("translate", run, "a", "--format", "tsv", "--align", "soft", code=2).stderr
