@@ -46,13 +46,17 @@ def join_pairs(pairs: Sequence[Pair], most: int, seed: int = 0) -> list[Pair]:
 
 
 def _joined(one: Pair, other: Pair) -> Pair:
-    words = [len(words_counted(text, one.counted)) for text in (one.source, one.target)]
+    links = possible = None
+    if one.links is not None and other.links is not None:
+        words = [len(words_counted(text, one.counted)) for text in (one.source, one.target)]
+        links = one.links | _shifted(other.links, *words)
+        possible = (one.possible or one.links) | _shifted(other.possible or other.links, *words)
     return replace(
         one,
         source=_text(one.source, other.source, one.counted),
         target=_text(one.target, other.target, one.counted),
-        links=_shifted(one.links, other.links, *words),
-        possible=_shifted(one.possible, other.possible, *words),
+        links=links,
+        possible=possible,
     )
 
 
@@ -66,7 +70,5 @@ def _text(one: str, other: str, counted: Counted) -> str:
     return f"{one} {other}"
 
 
-def _shifted(one: Links | None, other: Links | None, source: int, target: int) -> Links | None:
-    if one is None or other is None:
-        return None
-    return one | {(source + word, target + translation) for word, translation in other}
+def _shifted(links: Links, source: int, target: int) -> Links:
+    return frozenset((source + word, target + translation) for word, translation in links)
