@@ -82,6 +82,7 @@ def test_pairs_that_cannot_be_read_are_told(regard, run, texts, tmp_path, verb):
     assert "name the pairs" in regard(verb, run, texts[0], code=2).stderr
     assert "name the pairs" in regard(verb, run, *texts, "--tsv", shorter, code=2).stderr
     assert "one stream" in regard(verb, run, "-", "-", code=2).stderr
+    assert "--separator is empty" in regard(verb, run, "--tsv", shorter, "--separator", "", code=2).stderr
     assert "source first" in regard(verb, run, "--tsv", shorter, "--columns", "0,1", code=2).stderr
     assert "shorter.fr, line 1: no tab" in regard(verb, run, "--tsv", shorter, code=1).stderr
 
@@ -145,5 +146,13 @@ def test_evaluate_takes_a_tsv_or_jsonl(regard, run, texts, tmp_path):
     entries = [json.loads(regard("evaluate", run, f"--{kind}", tmp_path / f"a.{kind}", "--format", "json").stdout)
                for kind in ("tsv", "jsonl")]  # fmt: skip
     assert entries[0]["pairs"] == 3 and entries[0]["measures"] == entries[1]["measures"]
+    (tmp_path / "b.tsv").write_text("".join(f"{two} ||| {one}\n" for one, two in pairs), encoding="utf-8")
+    (tmp_path / "links").write_text("1-1\n" * 3)
+    other = ["--columns", "2,1", "--separator", " ||| ", "--links", tmp_path / "links", "--links-from", "1"]
+    entry = json.loads(regard("evaluate", run, "--tsv", tmp_path / "b.tsv", *other, "--links-reversed",
+                              "--format", "json").stdout)  # fmt: skip
+    assert entry["measures"].pop("aer") >= 0 and entry["measures"] == entries[0]["measures"]
     assert "choose one kind" in regard("evaluate", run, "--tsv", "a", "--jsonl", "b", code=2).stderr
+    assert "name it with --tsv" in regard("evaluate", run, "--columns", "2,1", code=2).stderr
+    assert "separator" in regard("evaluate", run, "--tsv", "a", "--separator", "", code=2).stderr
     assert "--tsv, too" in regard("evaluate", run, "--jsonl", "b", "--links", "c", code=2).stderr

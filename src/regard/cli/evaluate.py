@@ -9,6 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Threads, command, whole_numbers
 from regard.cli.console import out, say, table, warn
+from regard.cli.pairing import Columns, Separator, columns_of
 from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, MeanOf, With, loaded, search_from
 from regard.errors import ConfigError
 from regard.files import refuse_folder, write_atomically
@@ -27,6 +28,7 @@ Words = Annotated[
     Literal["whitespace", "tokenizer"],
     typer.Option("--words", help="What the links count: words between white space, or regard's own."),
 ]
+Reversed = Annotated[bool, typer.Option("--links-reversed", help="The links name the target word first.")]
 Predictions = Annotated[Path | None, typer.Option(help="Write the translations to this file.")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", help="How results are written.")]
 Edges = Annotated[
@@ -52,9 +54,12 @@ def evaluate(
     target: Target = None,
     tsv: Tsv = None,
     jsonl: Jsonl = None,
+    columns: Columns = "1,2",
+    separator: Separator = "\t",
     links: Links = None,
     first: First = 0,
     words: Words = "whitespace",
+    links_reversed: Reversed = False,
     predictions: Predictions = None,
     beam: Beam = None,
     max_length: MaxLength = None,
@@ -79,6 +84,8 @@ def evaluate(
         raise ConfigError("choose one kind of test data: --source and --target, --tsv, or --jsonl")
     if links is not None and source is None and tsv is None:
         raise ConfigError("--links are of the test pairs: give --source and --target, or --tsv, too")
+    if tsv is None and (columns, separator) != ("1,2", "\t"):
+        raise ConfigError("--columns and --separator are of a table: name it with --tsv")
     if predictions is not None:
         refuse_folder(predictions)  # before everything is translated
     begins = None if edges is None else sorted(whole_numbers("--edges", edges, least=1))
@@ -88,14 +95,25 @@ def evaluate(
 
     from regard.data.corpus import read_corpus
     from regard.data.settings import CorpusSettings
+    from regard.tasks.config import check
     from regard.tasks.evaluation import evaluate as measure
     from regard.tasks.evaluation import held_out
     from regard.tasks.evaluations import keep_evaluation
 
     if given:
-        tested = CorpusSettings(
-            source=source, target=target, tsv=tsv, jsonl=jsonl, links=links, links_from=first, links_words=words
-        )
+        tree = {
+            "source": source,
+            "target": target,
+            "tsv": tsv,
+            "jsonl": jsonl,
+            "columns": columns_of(columns),
+            "separator": separator,
+            "links": links,
+            "links_from": first,
+            "links_words": words,
+            "links_reversed": links_reversed,
+        }
+        tested = check(CorpusSettings, tree)
         pairs, name = read_corpus(tested), given[0].name
     else:
         pairs, name = held_out(run), "held out"

@@ -39,10 +39,12 @@ def pairs_of(
     """
     if (tsv is None) == (source is None or target is None) or (tsv is not None and source is not None):
         raise ConfigError("name the pairs: SOURCE and TARGET (files, texts, or - for one of them), or --tsv FILE")
+    if not separator:
+        raise ConfigError("--separator is empty; nothing can stand between columns then")
     if tsv is not None:
         from regard.data.pairs import iterate_tsv
 
-        return ((pair.source, pair.target) for pair in iterate_tsv(tsv, separator, _columns(columns)))
+        return ((pair.source, pair.target) for pair in iterate_tsv(tsv, separator, columns_of(columns)))
     assert source is not None and target is not None
     if source == target == "-":
         raise ConfigError("standard input is one stream: give one of SOURCE and TARGET as -, or pairs with --tsv")
@@ -50,7 +52,8 @@ def pairs_of(
     return _together(lines_of(typed(source)), lines_of(typed(target)), names)
 
 
-def _columns(given: str) -> tuple[int, int]:
+def columns_of(given: str) -> tuple[int, int]:
+    """The two columns of an option such as `2,1`."""
     parts = given.split(",")
     if len(parts) == 2 and all(part.strip().isdecimal() and int(part) for part in parts):
         return int(parts[0]), int(parts[1])
