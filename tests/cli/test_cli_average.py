@@ -19,6 +19,7 @@ def test_a_runs_last_checkpoints_make_a_run_of_their_own(regard, run, files, tmp
     for name, tensor in mean.items():
         assert torch.equal(tensor, ((one[name].double() + other[name].double()) / 2).float())
     results = json.loads((tmp_path / "mean" / "results.json").read_text())
+    assert results["parameters"] == json.loads((run / "results.json").read_text())["parameters"]
     assert [entry["weights"] for entry in results["averaged"]] == [str(kept[1] / "model.safetensors"),
                                                                    str(kept[0] / "model.safetensors")]  # fmt: skip
     assert regard("translate", tmp_path / "mean", "at noon").stdout.count("\n") == 1

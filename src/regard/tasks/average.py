@@ -53,7 +53,7 @@ def average(runs: Sequence[str | Path], out: str | Path, last: int | None = None
 
     def fill(folder: Path) -> None:
         part = RunFolder(folder)
-        save_average(part.weights, files)
+        results["parameters"] = save_average(part.weights, files)
         if opened[0].tokenizers.is_dir():
             shutil.copytree(opened[0].tokenizers, part.tokenizers)
         part.write_config(opened[0].read_config())

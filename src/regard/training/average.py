@@ -78,12 +78,13 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
     return means
 
 
-def save_average(file: Path, files: Sequence[Path]) -> Path:
-    """Write the mean of several weights as a run's weights are written."""
+def save_average(file: Path, files: Sequence[Path]) -> int:
+    """Write the mean of several weights as a run's weights are written; gives how many numbers they are."""
     with _opened(files[0]) as content:
         metadata = content.metadata()  # names of tied weights, which are saved once
     means = average_weights(files)
-    return replace_atomically(file, lambda to: save_file(means, to, metadata=metadata))
+    replace_atomically(file, lambda to: save_file(means, to, metadata=metadata))
+    return sum(mean.numel() for mean in means.values())
 
 
 def _read(file: Path) -> dict[str, Tensor]:
