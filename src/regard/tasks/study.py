@@ -100,11 +100,10 @@ def _outcome(row: Row, seed: int, run: Path, entry: dict[str, Any] | None) -> Ou
 
 def _training(results: dict[str, Any]) -> dict[str, float]:
     """What a run's results say of its training, by column."""
-    values = {name: results[name] for name in ("parameters", "steps", "tokens_per_second")}
+    names = ("parameters", "steps", "tokens_per_second", "tokens_per_processor_second")
+    values = {name: results[name] for name in names}
     values["minutes"] = results["seconds"] / 60
     values["processor_minutes"] = results["processor_seconds"] / 60
-    if results["processor_seconds"]:
-        values["tokens_per_processor_second"] = results["tokens"] / results["processor_seconds"]
     return values
 
 
