@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint docs clean
+.PHONY: demo test test-slow lint docs benchmarks clean
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "regard needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
@@ -27,6 +27,12 @@ test-slow: .venv/.installed
 docs: .venv/.installed
 	$(BIN)/python -m regard.attention.family_page docs
 	$(BIN)/python -m regard.worked.page docs
+
+# JoeyNMT asks for an old protobuf, which nothing here would use; so it comes without what it asks for.
+benchmarks: .venv/.installed
+	$(BIN)/python -m pip install --quiet --no-deps joeynmt==2.3.0 subword-nmt==0.3.8 importlib-metadata==8.5.0 zipp
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/translate.py
 
 clean:
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache

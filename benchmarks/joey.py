@@ -16,7 +16,6 @@ from torch import Tensor
 from regard.data.batching import TextBatch
 from regard.data.vocabulary import BEGIN, END, PADDING
 from regard.models.recurrent import RecurrentTranslator
-from regard.models.settings import RecurrentSettings
 
 ATTENTION = {"additive": "bahdanau", "general": "luong"}
 
@@ -78,13 +77,6 @@ def weights_of(translator: RecurrentTranslator) -> dict[str, Tensor]:
     else:
         names["decoder.attention.key_layer.weight"] = held[f"{score}.weight"]
     return names
-
-
-def sizes_fit(settings: RecurrentSettings) -> bool:
-    """Whether JoeyNMT has this model: a GRU in Luong's order, additive or general, all hidden widths one."""
-    one_width = settings.state_dim == settings.readout_dim == settings.attention_dim
-    known = settings.cell == "gru" and settings.order == "luong" and settings.attention in ATTENTION
-    return known and one_width and settings.tied == "none"
 
 
 def batch_of(batch: TextBatch) -> Batch:

@@ -143,10 +143,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=1, help="updates of each side in a round")
     parser.add_argument("--dropout", type=float, default=0.2)
     given = parser.parse_args(arguments)
     sizes = Sizes(5, 7, 11, 26, 31) if given.quick else Sizes(80, 30, 256, 512, 8192)
-    batches, rounds = (1, 1) if given.quick else (2, given.rounds)
+    batches, rounds = (1, 1) if given.quick else (given.batches, given.rounds)
     torch.set_num_threads(1)
     shortest = (2,) if given.quick else (9, sizes.positions - 1)
     rows = [compare(name, sizes, least, given.dropout, batches, rounds) for name in VARIANTS for least in shortest]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from joeynmt.search import beam_search
 
 import joey
 from regard.data.batching import pad
@@ -70,7 +71,7 @@ def joey_search(model: Any, batch: Batch, beam: int) -> list[list[int]]:
     source, lengths = batch
     steps, mask = source.shape[1], (source != PADDING).unsqueeze(1)
     states, final, _, _ = model(return_type="encode", src=source, src_length=lengths, src_mask=mask)
-    found, _, _ = joey.beam_search(
+    found, _, _ = beam_search(
         model, beam, states, final, mask, max_output_length=steps, alpha=1.0, min_output_length=steps
     )
     return [row[:steps] for row in found.tolist()]

@@ -1,6 +1,5 @@
 """Things measured in turns, in one process, so that whatever else the machine does falls on all of them alike."""
 
-import gc
 import json
 import multiprocessing
 import os
@@ -23,7 +22,6 @@ def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
     for number in range(rounds + 1):
         # Every other round goes backwards: no side is always the one that follows a certain other.
         for name in list(sides)[:: -1 if number % 2 else 1]:
-            gc.collect()
             processor, clock = time.process_time(), time.perf_counter()
             sides[name]()
             if number:

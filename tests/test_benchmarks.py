@@ -1,0 +1,83 @@
+"""The benchmarks run at toy size, and compare what is equal: both sides give one loss and one translation."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+needs_joeynmt = pytest.mark.skipif(importlib.util.find_spec("joeynmt") is None, reason="JoeyNMT is not installed")
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """The folder's files as they are when one of them is run."""
+    import torch
+
+    threads = torch.get_num_threads()
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    torch.set_num_threads(threads)
+    for name in ("train", "translate", "joey", "turns"):
+        sys.modules.pop(name, None)
+
+
+@needs_joeynmt
+def test_training_beside_joeynmt(benchmarks, capsys):
+    """Each row: both sides' speed and peak memory, and ratios; the machine is told."""
+    import train
+
+    train.main(["--quick", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["machine"]["threads"] == 1
+    assert [row["model"] for row in told["rows"]] == list(train.VARIANTS)
+    for row in told["rows"]:
+        assert all(row[f"{side} {what}"] > 0 for side in ("joeynmt", "regard") for what in ("tokens/s", "MiB"))
+        assert row["ratio, processor"] > 0
+        assert row["ratio, clock"] > 0
+
+
+@needs_joeynmt
+def test_models_that_differ_are_not_compared(benchmarks, monkeypatch):
+    import joey
+    import train
+
+    right = joey.weights_of
+    monkeypatch.setattr(joey, "weights_of", lambda model: {name: 1.01 * held for name, held in right(model).items()})
+    with pytest.raises(SystemExit, match="the two models differ"):
+        train.main(["--quick"])
+
+
+@needs_joeynmt
+def test_translating_beside_joeynmt(benchmarks, tmp_path, capsys):
+    """The table is printed once both searches have found the same."""
+    import translate
+
+    source = tmp_path / "source.txt"
+    source.write_text("a b c d\ne f\ng h i\n")
+    translate.main(["--quick", "--source", str(source)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split("  ")[0] == "model"
+    assert len(lines) == 2 + len(translate.VARIANTS)
+
+
+def test_turns_are_taken_in_both_orders(benchmarks):
+    """One round more than counted, the order reversed each time; medians are of what was counted."""
+    import turns
+
+    calls = []
+    seconds = turns.in_turns({"one": lambda: calls.append(1), "other": lambda: calls.append(2)}, rounds=2)
+    assert calls == [1, 2, 2, 1, 1, 2]
+    assert set(seconds) == {"one", "other"}
+    assert all(0 <= taken["clock"] < 1 for taken in seconds.values())
+
+
+def test_peak_memory_is_of_the_call_alone(benchmarks):
+    import torch
+
+    import turns
+
+    held = torch.ones(2**22)  # 16 MiB, before the call
+    assert 30 < turns.peak_mebibytes(lambda: held + torch.ones(2**22)) < 60  # two of that size within it
