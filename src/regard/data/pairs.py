@@ -73,9 +73,7 @@ def read_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Seque
     return list(iterate_tsv(path, separator, columns))
 
 
-def iterate_tsv(
-    path: str | os.PathLike[str], separator: str = "\t", columns: Sequence[int] = (1, 2)
-) -> Iterator[Pair]:
+def iterate_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Sequence[int] = (1, 2)) -> Iterator[Pair]:
     """The pairs of `read_tsv` one by one, for files larger than memory."""
     origin = str(Path(path))
     source, target = columns
