@@ -242,7 +242,7 @@ def _results(
         "seconds": place.seconds,
         "processor_seconds": place.processor_seconds,
         "tokens_per_second": tokens / place.total.seconds if place.total.seconds else 0.0,
-        "tokens_per_processor_second": tokens / (place.total.processor_seconds or 1.0),
+        "tokens_per_processor_second": tokens / processor if (processor := place.total.processor_seconds) else 0.0,
         "peak_memory_bytes": peak_memory(processes.device),
         "best_step": place.best_step,
         "best": place.best_metrics,
