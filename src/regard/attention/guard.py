@@ -28,7 +28,8 @@ def is_safe(*tensors: Tensor | None) -> Bool[Tensor, ""]:
 
     By Cauchy-Schwarz |q·k| ≤ |q| |k|, and a norm is finite only while its square is.
     """
-    norms = [torch.linalg.vector_norm(wide(tensor.detach())) for tensor in tensors if tensor is not None]
+    each = {id(tensor): tensor for tensor in tensors if tensor is not None}  # keys are often the values too
+    norms = [torch.linalg.vector_norm(wide(tensor.detach())) for tensor in each.values()]
     return torch.isfinite(torch.stack(norms).sum())
 
 

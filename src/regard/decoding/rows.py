@@ -12,14 +12,17 @@ from regard.layers.decoder import State
 
 
 def select(tree: Any, rows: np.ndarray) -> Any:
-    """Those rows, in that order, of every tensor of a pytree."""
+    """Those rows, in that order, of every tensor of a pytree; one that stands at two places is taken once."""
     index = torch.from_numpy(np.ascontiguousarray(rows))
     moved: dict[torch.device, Tensor] = {}
+    taken: dict[int, Tensor] = {}
 
     def take(leaf: Tensor) -> Tensor:
         if leaf.device not in moved:
             moved[leaf.device] = index.to(leaf.device)
-        return leaf.index_select(0, moved[leaf.device])
+        if id(leaf) not in taken:
+            taken[id(leaf)] = leaf.index_select(0, moved[leaf.device])
+        return taken[id(leaf)]
 
     return tree_map_only(Tensor, take, tree)
 
