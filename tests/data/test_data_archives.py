@@ -67,6 +67,18 @@ def test_no_archive_and_damaged_ones(tmp_path):
         read_lines(tmp_path / "a.zip" / "b")
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_whichever_part_of_a_member_is_damaged(tmp_path, packing):
+    """The mark of its head, its name there, and the packed bytes: each is told with the member's name."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", packing) as archive:
+        archive.writestr("b", "abc\n" * 999)
+    whole = (tmp_path / "a.zip").read_bytes()
+    for at, wrong in ((1, b"?"), (30, b"?"), (45, b"\xff" * 3)):
+        (tmp_path / "a.zip").write_bytes(whole[:at] + wrong + whole[at + len(wrong) :])
+        with pytest.raises(DataError, match=r"a\.zip/b: the archive is damaged \(.*fetch it again"):
+            read_lines(tmp_path / "a.zip" / "b")
+
+
 def test_an_encrypted_member_and_an_unknown_packing(tmp_path):
     whole = bytearray(pack(tmp_path / "a.zip", {"b": "abc"}).read_bytes())
     entry = whole.index(b"PK\x01\x02")  # its entry in the table: flags at 8, method at 10

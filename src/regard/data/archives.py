@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ else:
 
 _MARKS = (b"PK\x03\x04", b"PK\x05\x06")  # an archive's first bytes; the second are those of an empty one
 _ENCRYPTED = 0x1
+_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)  # what unpacking raises
 _LISTED = 8
 """Members that an error names at most."""
 
@@ -77,6 +79,8 @@ def _member(archive: Path, name: str) -> Iterator[Bytes]:
             member = whole.open(name)
         except NotImplementedError as error:
             raise DataError(f"{archive}/{name} cannot be unpacked: {error}; unpack it yourself") from error
+        except _DAMAGE as error:  # the member's own head, which the list of members says nothing of
+            raise _damaged(f"{archive}/{name}", error) from error
         # Reading goes wrong inside the block, as the member is unpacked bit by bit.
         with member, io.BufferedReader(_Raw(cast(io.BufferedIOBase, member), f"{archive}/{name}")) as stream:
             yield stream
@@ -94,8 +98,8 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
             chunk = self._member.read(len(buffer))
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise DataError(f"{self._place}: the archive is damaged ({error}); fetch it again") from error
+        except _DAMAGE as error:
+            raise _damaged(self._place, error) from error
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
@@ -114,6 +118,10 @@ def _unzipped(archive: Path) -> Iterator[zipfile.ZipFile]:
             raise DataError(f"{archive}: the zip archive is damaged or cut short ({error}); fetch it again") from error
         with whole:
             yield whole
+
+
+def _damaged(place: str, error: Exception) -> DataError:
+    return DataError(f"{place}: the archive is damaged ({error}); fetch it again")
 
 
 def _files(whole: zipfile.ZipFile) -> list[str]:
