@@ -62,12 +62,10 @@ def ticks(low: float, high: float) -> list[float]:
     """Round numbers from about `low` to about `high`, at most seven, in steps of 1, 2 or 5 times a power of ten."""
     span = high - low or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / (_MOST_TICKS - 1)))
-    step = next(
-        size
-        for factor in (1, 2, 5, 10, 20)
-        if (size := factor * power) and math.floor(high / size) - math.ceil(low / size) < _MOST_TICKS - 1
-    )
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    for step in (factor * power for factor in (1, 2, 5, 10, 20)):
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first < _MOST_TICKS:
+            break
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 
 
