@@ -10,7 +10,10 @@ from regard.data.batching import TextBatch
 from regard.errors import ConfigError
 from regard.models.recurrent import RecurrentTranslator
 from regard.tasks.config import check, leaves, merge
+from regard.tasks.evaluations import keep_evaluation, read_evaluations
 from regard.tasks.experiment import locate, resolved
+from regard.tasks.reproduce import finished, reproduce, settled
+from regard.tasks.reproduce import tested as tests_of
 from regard.tasks.settings import TranslationSettings
 from regard.tasks.studies import Row, Study, find, shipped
 from regard.tasks.study import Outcome, run_study
@@ -113,6 +116,9 @@ def test_a_row_is_the_base_but_for_its_own_settings():
         check(Study, {**wrong, "columns": ["bleu"]})
     with pytest.raises(ConfigError, match="`lengths` names no row with 'four'"):
         check(Study, {**BARE, "lengths": {"measure": "bleu", "rows": ["four"]}})
+    for edges in ([7, 4], [4, 4], [0, 4]):
+        with pytest.raises(ConfigError, match="each greater than the one before"):
+            check(Study, {**BARE, "edges": edges})
 
 
 def test_a_table_shows_means_and_ranges_what_is_absent_and_what_failed():
@@ -159,6 +165,37 @@ def test_what_has_not_come_so_far_is_told_and_a_fault_is_one_rows_own(tmp_path, 
     monkeypatch.setattr("regard.tasks.study.reproduce", stop)
     with pytest.raises(Interrupted):  # asked to stop, it goes on with no other row
         run_study(study, tmp_path, seeds=[0], rows=study.rows, say=said.append, warn=said.append)
+
+
+def test_a_finished_run_of_which_too_little_is_known_is_its_rows_own_fault(tmp_path, monkeypatch):
+    study = check(Study, BARE)
+    RunFolder.create(tmp_path / "two" / "seed-0", {"task": "translation"}).write_results({"steps": 3})
+    entry = {"measures": {"bleu": 1.0}, "lengths": [], "signatures": {}}
+    monkeypatch.setattr("regard.tasks.study.finished", lambda one, run, **options: entry if "two" in str(run) else None)
+    told = run_study(study, tmp_path, seeds=[0], rows=[], warn=lambda text: None)
+    assert [one.failure for one in told] == ["not run", "KeyError: 'parameters'", "not run"]
+
+
+def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monkeypatch):
+    """Killed between its last step and its evaluation, it has none: the old one is of other weights."""
+    experiment = check(Study, {**BARE, "evaluate": {"phrases": {"count": 3}}}).experiment(check(Row, BARE["rows"][1]))
+    settings = settled(experiment, 0, None, None).model_dump(mode="json")
+    run = RunFolder.create(tmp_path / "run", settings)
+    run.write_results({})
+    entry = {"data": "tiny", "pairs_of": tests_of(experiment, None).model_dump(mode="json"), "edges": None}
+    keep_evaluation(run.path, {**entry, "measures": {"bleu": 1.0}})
+    keep_evaluation(run.path, {"data": "another", "measures": {}})
+    assert finished(experiment, run.path, seed=0)["measures"] == {"bleu": 1.0}
+
+    def killed(run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regard.tasks.reproduce.fit", lambda settings, run, **options: None)
+    monkeypatch.setattr("regard.tasks.reproduce.load", killed)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(experiment, run.path, seed=0)
+    assert finished(experiment, run.path, seed=0) is None
+    assert [one["data"] for one in read_evaluations(run.path)] == ["another"]
 
 
 def test_the_files_hold_the_table_the_terms_and_each_seed():

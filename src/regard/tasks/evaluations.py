@@ -37,3 +37,11 @@ def keep_evaluation(run: Path, entry: dict[str, Any]) -> None:
     else:
         entries.append(entry)
     write_json(run / EVALUATIONS, entries)
+
+
+def forget_evaluation(run: Path, data: str) -> None:
+    """Take out the entry on that `data`, if there is one, so that it is not taken for one of the run as it is now."""
+    entries = read_evaluations(run)
+    kept = [entry for entry in entries if entry["data"] != data]
+    if len(kept) < len(entries):
+        write_json(run / EVALUATIONS, kept)

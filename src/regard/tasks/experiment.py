@@ -3,15 +3,15 @@
 A recipe is one, and so is each row of a study.
 """
 
-import hashlib
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.errors import ConfigError, DataError, nearest
+from regard.files import digest
 from regard.tasks.config import check, parse_yaml, read_yaml
 
 DATA = "${data}"
@@ -53,6 +53,12 @@ class Experiment(Part):
         None, min_length=1, description="Source lengths at which the next row of the table by length begins."
     )
     config: dict[str, Any] = Field(description="The settings of the run.")
+
+    @model_validator(mode="after")
+    def _rising(self) -> "Experiment":
+        if self.edges is not None and (self.edges != sorted(set(self.edges)) or self.edges[0] < 1):
+            raise ValueError(f"`edges` are lengths from 1 on, each greater than the one before; given {self.edges}")
+        return self
 
 
 Kind = TypeVar("Kind", bound=Experiment)
@@ -110,12 +116,6 @@ def locate(
     if faults or other:
         advice = " To use other files all the same: --unverified" if other and not faults else ""
         raise DataError("\n".join([f"the data are not those of {experiment.name}:", *faults, *other, origin + advice]))
-
-
-def digest(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def resolved(tree: Any, folder: Path | None) -> Any:

@@ -9,7 +9,7 @@ from regard.data.corpus import read_corpus
 from regard.data.settings import CorpusSettings
 from regard.tasks.config import check, merge
 from regard.tasks.evaluation import Evaluation, evaluate, held_out
-from regard.tasks.evaluations import keep_evaluation, read_evaluations
+from regard.tasks.evaluations import forget_evaluation, keep_evaluation, read_evaluations
 from regard.tasks.experiment import Experiment, resolved
 from regard.tasks.fit import Say, fit
 from regard.tasks.load import load
@@ -59,6 +59,7 @@ def reproduce(
     began = time.monotonic()
     settings, test = settled(experiment, seed, data, threads), tested(experiment, data)
     fit(settings, run, resume=RunFolder(run).config.is_file(), progress=progress, say=say)
+    forget_evaluation(run, experiment.name)  # after a longer training it would be of other weights
     translator = load(run)
     pairs = read_corpus(test) if test.given else held_out(run)
     evaluation = evaluate(translator, pairs, edges=experiment.edges)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.errors import DataError
 from regard.metrics.significance import LEVEL, SEED, Compared, Test, paired
 from regard.tasks.corpus import language_of
 
@@ -85,7 +86,16 @@ def compare_outputs(
     samples: int | None = None,
     seed: int = SEED,
 ) -> Comparison:
-    """Compare outputs, line by line, with the first system's; see `metrics.significance.paired`."""
+    """Compare outputs, line by line, with the first system's; see `metrics.significance.paired`.
+
+    Raises:
+        DataError: a system has another number of lines than the references; it is named.
+    """
+    for name, lines in zip(names, systems, strict=True):
+        if len(lines) != len(references):
+            raise DataError(
+                f"{name} has {len(lines)} lines, and there are {len(references)} translations to compare with"
+            )
     language = language_of(references)
     measures, signatures = paired(systems, references, language=language, test=test, samples=samples, seed=seed)
     return Comparison(list(names), len(references), measures, signatures, test)

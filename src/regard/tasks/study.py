@@ -80,13 +80,13 @@ def run_study(
                 say(f"{row.name}, seed {seed}: {row.title}")
                 reproduce(experiment, run, **options, progress=progress, say=warn)
                 entry = finished(experiment, run, **options)
+            return _outcome(row, seed, run, entry)
         except Interrupted:
             raise
         except Exception as error:  # whatever it is: hours of other rows must not hang on one
             failure = str(error) if isinstance(error, RegardError | OSError) else f"{type(error).__name__}: {error}"
             warn(f"{row.name}, seed {seed}, failed: {failure}")
             return Outcome(row, seed, failure=failure)
-        return _outcome(row, seed, run, entry)
 
     return [tell(row, seed) for row in study.rows for seed in seeds]
 
