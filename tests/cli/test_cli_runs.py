@@ -318,7 +318,7 @@ def test_what_cannot_be_compared_is_said(regard, run, files):
     assert "give --source too" in regard("compare", run, run, "--target", files / "test.fr", code=2).stderr
     assert "at least two systems" in regard("compare", run, "--target", files / "test.fr", code=2).stderr
     told = regard("compare", files / "test.fr", files / "train.fr", "--target", files / "test.fr", code=1).stderr
-    assert "[20, 130] lines and 20 references" in told
+    assert "train.fr has 130 lines, and there are 20 translations to compare with" in told
 
 
 def test_w4_by_a_trained_translator(regard, run):
