@@ -56,6 +56,15 @@ def test_a_reading_is_what_the_search_found(model):
             torch.testing.assert_close(reading.alignment, output.alignment, atol=1e-6, rtol=0)
 
 
+def test_what_the_other_direction_cut_is_told():
+    """A run back with room for 3 pieces makes links of half a sentence; whoever reads them must know."""
+    narrow = made(seed=1)
+    narrow.settings = TranslationSettings(data=DataSettings(max_length=3))
+    told = [one.notes for one in align(made(), [PAIRS[0], ("un", "it")], backward=narrow)]
+    assert len(told[0]) == 2 and all("the other direction: " in note and "cut after 2" in note for note in told[0])
+    assert told[1] == []
+
+
 def test_log_probabilities_are_step_by_step():
     """Piece t is scored from the begin mark and the pieces before it; row t of the alignment is of that very step."""
     for order in ("luong", "bahdanau"):

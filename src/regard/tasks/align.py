@@ -73,13 +73,15 @@ def align(
     others = None if backward is None else backward.read(((target, source) for source, target in turned), batch)
     for reading in forward.read(pairs, batch):
         shown = forward.shown(reading, counted)
-        weights = shown.between_words()
+        weights, notes = shown.between_words(), list(reading.notes)
         back = None
         if backward is not None and others is not None:
-            found = links(backward.shown(next(others), counted).between_words(), threshold)
+            other = next(others)
+            found = links(backward.shown(other, counted).between_words(), threshold)
             back = frozenset((source, target) for target, source in found)
+            notes += [f"the other direction: {note}" for note in other.notes]
         yield Aligned(
-            list(shown.source_words), list(shown.target_words), weights, links(weights, threshold), back, reading.notes
+            list(shown.source_words), list(shown.target_words), weights, links(weights, threshold), back, notes
         )
 
 

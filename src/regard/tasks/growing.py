@@ -75,9 +75,12 @@ class GrowingFile:
         assert self._file is not None
         if error is None:
             self._sync()
-        self._file.close()
+        if fcntl is None:
+            self._file.close()  # Windows renames no open file
         if error is None:
             os.replace(self.part, self.path)
+        self._file.close()  # and lets the lock go, when no other program can take the finished file for a part
+        if error is None:
             sync_folder(self.path.parent)
             self.state.unlink()
         elif self.items == 0 or isinstance(error, RegardError):  # which would come again at the same place
