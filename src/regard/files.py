@@ -73,7 +73,7 @@ def refuse_folder(path: str | os.PathLike[str]) -> None:
 
 def whole_folder(path: str | os.PathLike[str], fill: Callable[[Path], Any]) -> Path:
     """Let `fill` make a folder that is there whole, or not at all; an empty one at `path` is replaced."""
-    folder = Path(path)
+    folder = Path(os.path.abspath(path))  # "." has no name
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

@@ -23,7 +23,7 @@ Last = Annotated[
     app,
     "average",
     examples="""
-    regard average runs/de-en --last 5 --out runs/de-en-average
+    regard average runs/de-en --last 2 --out runs/de-en-average
     regard average runs/rate-1 runs/rate-2 --out runs/both
     """,
 )

@@ -70,12 +70,16 @@ def reproduce(
 def finished(
     experiment: Experiment, run: Path, *, seed: int, data: Path | None = None, threads: int | None = None
 ) -> dict[str, Any] | None:
-    """The evaluation that `reproduce` kept of a run with these very settings; None if it has not come so far."""
+    """The evaluation that `reproduce` kept of a run with these very settings; None if it has not come so far.
+
+    The number of threads is no matter: a resumed run may change it, too.
+    """
     folder = RunFolder(run)
     if not (folder.config.is_file() and folder.results.is_file()):
         return None
     settings = settled(experiment, seed, data, threads)
-    if check(type(settings), folder.read_config()) != settings:
+    kept = check(type(settings), folder.read_config())
+    if kept.model_copy(update={"threads": settings.threads}) != settings:
         return None
     key = _key(experiment, tested(experiment, data))
     return next((entry for entry in read_evaluations(run) if key.items() <= entry.items()), None)
