@@ -41,6 +41,15 @@ def test_a_large_difference_is_significant_and_none_is_not(test):
     assert ("ar:79" if test == "ar" else "bs:79") in signatures["bleu"] and "seed:12345" in signatures["bleu"]
 
 
+@pytest.mark.parametrize(("wrong", "least"), [(1, 1), (2, 1 / 2), (4, 1 / 8)])
+def test_systems_that_differ_in_few_sentences_differ_by_chance(wrong, least):
+    """Swapping none or all of k sentences gives the same difference: p is 2 / 2^k or more, by no seed's luck."""
+    references, outputs = lines(17, wrong)
+    measures, _ = paired([references, outputs], references, test="ar", samples=41)
+    for entries in measures.values():
+        assert least <= entries[1].p <= 1 and not entries[1].significant
+
+
 def test_the_seed_decides_and_the_environment_is_left_alone(monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     references, worse = lines(23, 9)

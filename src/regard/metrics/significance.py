@@ -99,11 +99,17 @@ def paired(
             n_ar_confidence=0 if test == "ar" else -1,  # intervals of 1,000 resampled texts; the bootstrap has its own
         )
         signatures, found = tested()
+    # A trial counts where it differs at least as much; sacreBLEU counts only those that differ more. Of random swaps
+    # those of nothing and of everything differ just as much: all there are where the systems differ in one sentence.
+    differing = [sum(one != other for one, other in zip(systems[0], lines, strict=True)) for lines in systems[1:]]
+    ties = [2.0 ** (1 - count) if test == "ar" and count else 0.0 for count in differing]
     told, keys = {}, dict(zip(measures, signatures, strict=True))
     for name, key in keys.items():
         results: list[Any] = found[key]
-        # Where nothing differs, every sample differs at least as much; sacreBLEU counts only those that differ more.
-        chances = [1.0 if one.score == results[0].score else float(one.p_value) for one in results[1:]]
+        chances = [
+            1.0 if one.score == results[0].score else min(1.0, float(one.p_value) + tie)
+            for one, tie in zip(results[1:], ties, strict=True)
+        ]
         told[name] = [
             Compared(float(one.score), float(one.mean - one.ci), float(one.mean + one.ci), p, adjusted)
             for one, p, adjusted in zip(results, [None, *chances], [None, *holm(chances)], strict=True)
