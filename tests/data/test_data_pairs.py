@@ -77,6 +77,8 @@ def test_jsonl_with_and_without_links(tmp_path):
         ('{"source": "a", "target": "a", "links": [[0]]}', "'links' must be"),
         ('{"source": "a", "target": "a", "links": [[0, -1]]}', "'links' must be"),
         ('{"source": "a", "target": "a", "links": [[true, 1]]}', "'links' must be"),
+        ('{"source": "a.", "target": "a", "links": [[1, 1]]}', "names target word 1, but the target has 1 words"),
+        ('{"source": "a", "target": "a b", "possible": [[1, 1]]}', "names source word 1, but the source has 1 words"),
         ('{"source": "a", "target": "a", "possible": 5}', "'possible' must be"),
     ],
 )

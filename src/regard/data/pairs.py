@@ -8,6 +8,7 @@ from pathlib import Path
 
 from regard.data.lines import iterate_lines, read_lines
 from regard.data.settings import Counted
+from regard.data.units import words_counted
 from regard.errors import DataError
 
 Link = tuple[int, int]
@@ -118,6 +119,7 @@ def _jsonl(path: str | os.PathLike[str]) -> Iterator[Pair]:
         possible = _links(item.get("possible"), f"{place}: 'possible'")
         if links is not None:
             possible = links | (possible or frozenset())
+        _check_range(possible, texts, place)
         yield Pair(texts[0], texts[1], origin, number, links, possible)
 
 
@@ -129,6 +131,16 @@ def _links(value: object, place: str) -> Links | None:
         if len(whole) == len(value):
             return frozenset((source, target) for source, target in whole)
     raise DataError(f"{place} must be [[source word, target word], …] counted from 0, got {_short(json.dumps(value))}")
+
+
+def _check_range(links: Links | None, texts: Sequence[str], place: str) -> None:
+    for word, side in enumerate(("source", "target")):
+        highest = max((link[word] for link in links or ()), default=-1)
+        if highest >= 0 and highest >= (count := len(words_counted(texts[word], "tokenizer"))):
+            raise DataError(
+                f"{place}: a link names {side} word {highest}, but the {side} has {count} words, counted from 0 and "
+                "marks as words of their own"
+            )
 
 
 def _is_index(value: object) -> bool:
