@@ -57,11 +57,15 @@ def test_score_and_align_keep_empty_lines_B29(regard, run, tmp_path):
     scored = regard("score", run, tmp_path / "a", tmp_path / "b", "--format", "jsonl").stdout
     entries = [json.loads(line) for line in scored.splitlines()]
     assert [one["pieces"] for one in entries] == [["à", "midi", "</s>"], ["</s>"], ["</s>"]]
-    links = regard("align", run, tmp_path / "a", tmp_path / "b", "--reverse", run).stdout.split("\n")
+    result = regard("align", run, tmp_path / "a", tmp_path / "b", "--reverse", run)
+    assert "--reverse takes a run of the other direction" in result.stderr
+    links = result.stdout.split("\n")
     assert len(links) == 4 and links[0] and links[1:] == ["", "", ""]
     (tmp_path / "a").write_text(""), (tmp_path / "b").write_text("")
     for verb in ("score", "align"):
         assert regard(verb, run, tmp_path / "a", tmp_path / "b").stdout == ""
+    nothing = [tmp_path / "a", tmp_path / "b", "--gold", tmp_path / "a"]
+    assert "no pairs to measure" in regard("align", run, *nothing, code=1).stderr  # and no perfect alignment
 
 
 def test_a_line_too_long_is_cut_with_a_warning_B32(regard, run):
@@ -83,7 +87,10 @@ def test_pairs_that_cannot_be_read_are_told(regard, run, texts, tmp_path, verb):
     assert "name the pairs" in regard(verb, run, *texts, "--tsv", shorter, code=2).stderr
     assert "one stream" in regard(verb, run, "-", "-", code=2).stderr
     assert "--separator is empty" in regard(verb, run, "--tsv", shorter, "--separator", "", code=2).stderr
-    assert "source first" in regard(verb, run, "--tsv", shorter, "--columns", "0,1", code=2).stderr
+    for wrong in ("0,1", "2,2"):
+        assert "source first" in regard(verb, run, "--tsv", shorter, "--columns", wrong, code=2).stderr
+    assert "name it with --tsv" in regard(verb, run, *texts, "--columns", "2,1", code=2).stderr
+    assert "'mistyped' is no file" in regard(verb, run, texts[0], "mistyped", code=1).stderr
     assert "shorter.fr, line 1: no tab" in regard(verb, run, "--tsv", shorter, code=1).stderr
 
 

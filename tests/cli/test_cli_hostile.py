@@ -54,6 +54,19 @@ def test_a_folder_is_not_written_over_and_nothing_is_computed_first(regard, run,
     assert f"error: {tmp_path}: is a folder" in said and "Errno" not in said and ".part" not in said
 
 
+@pytest.mark.parametrize("arguments", [["score", 0, 1, "--out"], ["align", 0, 1, "--gold", 2, "--out"],
+                                       ["evaluate", "--source", 0, "--target", 1, "--links", 2, "--predictions"],
+                                       ["translate", 0, "--out"]])  # fmt: skip
+def test_no_input_is_written_over(regard, run, tmp_path, arguments):
+    files = [tmp_path / name for name in ("en", "fr", "links")]
+    for file, text in zip(files, ("noon\n", "midi\n", "0-0\n"), strict=True):
+        file.write_text(text)
+    verb, *rest = (files[one] if isinstance(one, int) else one for one in arguments)
+    for file in {one for one in rest if one in files}:
+        assert f"{file} is the input itself" in regard(verb, run, *rest, file, code=2).stderr
+    assert [file.read_text() for file in files] == ["noon\n", "midi\n", "0-0\n"]
+
+
 def test_a_folder_is_not_translated(regard, run, tmp_path):
     assert "is a folder; a text or a file" in regard("translate", run, tmp_path, code=1).stderr
 

@@ -10,11 +10,13 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, table, warn
+from regard.cli.inputs import refuse_input
 from regard.cli.pairing import Columns, Separator, Source, Target, Tsv, pairs_of, written
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.tasks.align import Aligned
+    from regard.tasks.translator import Translator
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Reverse = Annotated[
@@ -88,7 +90,8 @@ def align(
         raise ConfigError("--soft writes whole matrices; choose --format jsonl")
     if gold_reversed and gold is None:
         raise ConfigError("--gold-reversed is of true links: name their file with --gold")
-    pairs = pairs_of(source, target, tsv, columns, separator)
+    pairs = pairs_of(source, target, tsv, columns, separator, out_)
+    refuse_input(out_, gold)
     joined = symmetrize or ("grow-diag-final" if reverse is not None else None)
 
     from regard.tasks.align import align as align_pairs
@@ -96,12 +99,16 @@ def align(
 
     forward = load(run, threads=threads)
     backward = None if reverse is None else load(reverse, threads=threads)
+    if backward is not None and _of_one_direction(forward, backward):
+        warn(f"{reverse} reads and writes with the vocabularies of {run}; --reverse takes a run of the other direction")
     true = None
     if gold is not None:
         from regard.data.pairs import Pair
         from regard.data.pharaoh import with_links
 
         given = [Pair(one, other, "the pairs", line) for line, (one, other) in enumerate(pairs, start=1)]
+        if not given:
+            raise DataError("there are no pairs to measure: the files are empty")
         true = with_links(given, gold, first=first, counted=words, target_first=gold_reversed)
         pairs = iter([(pair.source, pair.target) for pair in given])
     found = align_pairs(forward, pairs, backward=backward, counted=words, threshold=threshold, batch=batch)
@@ -126,6 +133,12 @@ def align(
             out(table([f"{len(kept)} pairs", "AER", "precision", "recall", "links"], rows))
     if told.cut:
         raise typer.Exit(FAILED)
+
+
+def _of_one_direction(one: "Translator", other: "Translator") -> bool:
+    """Whether both surely read the same language; a vocabulary that both sides share does not tell."""
+    mine, its = ((each.source.fingerprint(), each.target.fingerprint()) for each in (one, other))
+    return mine == its and len(set(mine)) == 2
 
 
 class _Warned:

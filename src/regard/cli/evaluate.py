@@ -9,6 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Threads, command, whole_numbers
 from regard.cli.console import out, say, table, warn
+from regard.cli.inputs import refuse_input
 from regard.cli.pairing import Columns, Separator, columns_of
 from regard.cli.searching import Beam, CoveragePenalty, LengthPenalty, MaxLength, MeanOf, With, loaded, search_from
 from regard.errors import ConfigError
@@ -88,6 +89,7 @@ def evaluate(
         raise ConfigError("--columns and --separator are of a table: name it with --tsv")
     if predictions is not None:
         refuse_folder(predictions)  # before everything is translated
+        refuse_input(predictions, source, target, tsv, jsonl, links)
     begins = None if edges is None else sorted(whole_numbers("--edges", edges, least=1))
     search = search_from(
         run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty

@@ -1,5 +1,6 @@
 """Where the lines that a command works on come from: a text, a file or standard input."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,14 +25,13 @@ def lines_of(given: str) -> Iterator[str]:
         DataError: what looks like a file's name is none, or it names a folder; to translate a name, it can be piped.
         ConfigError: the text holds a line break.
     """
-    from regard.data.archives import archive_of
     from regard.data.lines import decode_lines, iterate_lines
 
     if given == "-":
         return decode_lines(_standard_input(), STANDARD_INPUT)
-    if _is(Path.is_file, given) or _is(archive_of, given):
+    if file_of(given) is not None:
         return iterate_lines(given)
-    if given.endswith(_ENDINGS) and not any(character.isspace() for character in given):
+    if _is(_named_like_a_file, given):
         raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
     if _is(Path.is_dir, given):
         raise DataError(
@@ -44,6 +44,31 @@ def lines_of(given: str) -> Iterator[str]:
 def is_file(given: str) -> bool:
     """Whether the lines are those of a file, which can be read twice."""
     return given != "-" and _is(Path.is_file, given)
+
+
+def file_of(given: str) -> Path | None:
+    """The file that is read for a name: one of that name, or the archive that it goes into; None for a text."""
+    from regard.data.archives import archive_of
+
+    if given == "-":
+        return None
+    if _is(Path.is_file, given):
+        return Path(given)
+    return archive_of(Path(given)) if _is(archive_of, given) else None
+
+
+def refuse_input(out: Path | None, *given: str | Path | None) -> None:
+    """Refuse to write over what is read: a file, or the archive that holds it.
+
+    Raises:
+        ConfigError: the output is one of the inputs, whatever either is called.
+    """
+    if out is None or not out.is_file():
+        return
+    for one in given:
+        file = None if one is None else file_of(str(one))
+        if file is not None and os.path.samefile(file, out):
+            raise ConfigError(f"{out} is the input itself; name another file to write")
 
 
 def is_typed(given: str) -> bool:
@@ -68,6 +93,14 @@ def one_line(given: str) -> str:
     if "\n" in text or "\r" in text:
         raise ConfigError("the text has several lines; give them in a file or on standard input")
     return text
+
+
+def _named_like_a_file(path: Path) -> bool:
+    """Whether a text that names no file was surely meant to: by its ending, or by the folder that it begins with."""
+    text = str(path)
+    if any(character.isspace() for character in text):
+        return False
+    return text.endswith(_ENDINGS) or (path.parent != Path() and path.parent.is_dir())
 
 
 def _standard_input() -> "ByteStream":

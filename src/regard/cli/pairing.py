@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import out, typed
-from regard.cli.inputs import lines_of
+from regard.cli.inputs import file_of, lines_of, refuse_input
 from regard.errors import ConfigError, DataError
 
 Source = Annotated[
@@ -29,18 +29,27 @@ Text = tuple[str, str]
 
 
 def pairs_of(
-    source: str | None, target: str | None, tsv: Path | None, columns: str = "1,2", separator: str = "\t"
+    source: str | None,
+    target: str | None,
+    tsv: Path | None,
+    columns: str = "1,2",
+    separator: str = "\t",
+    out_: Path | None = None,
 ) -> Iterator[Text]:
     """Source and target of each pair, one by one.
 
     Raises:
-        ConfigError: neither or both kinds of input are named, or what was typed cannot be used.
+        ConfigError: neither or both kinds of input are named, what was typed cannot be used, or `out_`, the file to
+            write, is one of the inputs.
         DataError: a file cannot be read, or the two have different numbers of lines (told where the shorter one ends).
     """
     if (tsv is None) == (source is None or target is None) or (tsv is not None and source is not None):
         raise ConfigError("name the pairs: SOURCE and TARGET (files, texts, or - for one of them), or --tsv FILE")
+    if tsv is None and (columns, separator) != ("1,2", "\t"):
+        raise ConfigError("--columns and --separator are of a table: name it with --tsv")
     if not separator:
         raise ConfigError("--separator is empty; nothing can stand between columns then")
+    refuse_input(out_, source, target, tsv)
     if tsv is not None:
         from regard.data.pairs import iterate_tsv
 
@@ -56,8 +65,10 @@ def columns_of(given: str) -> tuple[int, int]:
     """The two columns of an option such as `2,1`."""
     parts = given.split(",")
     if len(parts) == 2 and all(part.strip().isdecimal() and int(part) for part in parts):
-        return int(parts[0]), int(parts[1])
-    raise ConfigError(f"--columns {given!r}: two column numbers from 1 are expected, source first, as in 2,1")
+        source, target = map(int, parts)
+        if source != target:
+            return source, target
+    raise ConfigError(f"--columns {given!r}: two different columns from 1 are expected, source first, as in 2,1")
 
 
 def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]) -> Iterator[Text]:
@@ -66,9 +77,15 @@ def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, 
             shorter, longer = names if source is None else reversed(names)
             raise DataError(
                 f"{shorter} ends after {number} lines and {longer} goes on; line i of one must translate line i of "
-                "the other, so both need the same number"
+                f"the other, so both need the same number{_texts(names)}"
             )
         yield source, target
+
+
+def _texts(names: tuple[str, str]) -> str:
+    """A remark on names that are no files, as they may be mistyped."""
+    typed_ones = [name for name in names if name != "-" and file_of(name) is None]
+    return f" ({typed_ones[0]!r} is no file, so it is taken as a text of one line)" if len(typed_ones) == 1 else ""
 
 
 @contextmanager

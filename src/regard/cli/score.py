@@ -51,7 +51,7 @@ def score(
     mark, as the model reads it word by word. It is the log-probability that a search finds for the same pieces. A line
     longer than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
-    pairs = pairs_of(source, target, tsv, columns, separator)
+    pairs = pairs_of(source, target, tsv, columns, separator, out_)
 
     from regard.metrics.perplexity import perplexity
     from regard.tasks.load import load

@@ -1,6 +1,5 @@
 """`regard translate`: one line in is one line out, whatever the line."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Seed, Threads, command
 from regard.cli.console import Pace, out, say, typed, warn
-from regard.cli.inputs import is_file, is_typed, lines_of
+from regard.cli.inputs import is_file, is_typed, lines_of, refuse_input
 from regard.cli.outputs import closing, formatter
 from regard.cli.searching import (
     Beam,
@@ -114,8 +113,7 @@ def translate(
         raise ConfigError("--align soft writes whole matrices; choose --format json or jsonl")
     text = typed(text)
     from_file = is_file(text)
-    if from_file and out_ is not None and out_.exists() and os.path.samefile(text, out_):
-        raise ConfigError(f"--out {out_} is the input itself; name another file")
+    refuse_input(out_, text)
     search = search_from(
         run,
         beam=beam,
@@ -133,7 +131,7 @@ def translate(
     lines = lines_of(text)
     translator = loaded(run, with_, mean, threads)
     work = _Work(translator, search, batch, format, align)
-    if from_file and out_ is not None and (out_.is_file() or not out_.exists()):
+    if from_file and out_ is not None and str(out_) != "-" and (out_.is_file() or not out_.exists()):
         origin = {
             "input": digest(Path(text)),
             "weights": [digest(one / "model.safetensors") for one in (run, *(with_ or []))],
