@@ -13,7 +13,7 @@ from regard.tasks.config import check, leaves, merge
 from regard.tasks.evaluations import keep_evaluation, read_evaluations
 from regard.tasks.experiment import locate, resolved
 from regard.tasks.reproduce import finished, reproduce, settled
-from regard.tasks.reproduce import tested as tests_of
+from regard.tasks.reproduce import tested as pairs_of
 from regard.tasks.settings import TranslationSettings
 from regard.tasks.studies import Row, Study, find, shipped
 from regard.tasks.study import Outcome, run_study
@@ -182,7 +182,7 @@ def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monk
     settings = settled(experiment, 0, None, None).model_dump(mode="json")
     run = RunFolder.create(tmp_path / "run", settings)
     run.write_results({})
-    entry = {"data": "tiny", "pairs_of": tests_of(experiment, None).model_dump(mode="json"), "edges": None}
+    entry = {"data": "tiny", "pairs_of": pairs_of(experiment, None).model_dump(mode="json"), "edges": None}
     keep_evaluation(run.path, {**entry, "measures": {"bleu": 1.0}})
     keep_evaluation(run.path, {"data": "another", "measures": {}})
     assert finished(experiment, run.path, seed=0)["measures"] == {"bleu": 1.0}
