@@ -31,13 +31,13 @@ def lines_of(given: str) -> Iterator[str]:
         return decode_lines(_standard_input(), STANDARD_INPUT)
     if file_of(given) is not None:
         return iterate_lines(given)
-    if _is(_named_like_a_file, given):
-        raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
     if _is(Path.is_dir, given):
         raise DataError(
             f"{given} is a folder; a text or a file of lines is expected. To take this as a text, pipe it in: "
             f"echo {given} | regard … -"
         )
+    if _is(_named_like_a_file, given):
+        raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
     return iter([one_line(given)])
 
 
