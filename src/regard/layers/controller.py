@@ -1,0 +1,58 @@
+"""The controller of a network with a memory: what reads the input and decides where its heads go."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import ConfigError, nearest
+from regard.layers.recurrent import Carried, Recurrence
+
+Kind = Literal["lstm", "feed_forward"]
+
+
+class Controller(nn.Module):
+    """A recurrent or a feed-forward network, one step at a time (Graves, Wayne & Danihelka 2014, section 3.4).
+
+    The recurrent one has a state of its own beside the memory; the feed-forward one remembers nothing, so that all that
+    lasts is in the memory.
+
+    Args:
+        kind: "lstm", or "feed_forward" (tanh).
+        inputs: width of what it reads.
+        width: of what it gives.
+        layers: how many, one upon the other.
+
+    Raises:
+        ConfigError: an unknown kind.
+    """
+
+    def __init__(self, kind: str, inputs: int, width: int, layers: int = 1) -> None:
+        super().__init__()
+        if kind not in ("lstm", "feed_forward"):
+            raise ConfigError(f"no controller is named {kind!r}.{nearest(kind, ('lstm', 'feed_forward'))}")
+        self.kind, self.width, self.layers = kind, width, layers
+        if kind == "lstm":
+            self.recurrence = Recurrence("lstm", inputs, width, layers)
+        else:
+            widths = [inputs, *[width] * layers]
+            self.each = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
+
+    def start(self, batch: int) -> Carried:
+        """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""
+        if self.kind == "feed_forward":
+            return ()
+        weight = next(self.parameters())
+        return tuple(weight.new_zeros(batch, self.layers, self.width) for _ in range(2))
+
+    def forward(
+        self, inputs: Float[Tensor, "batch inputs"], state: Carried
+    ) -> tuple[Float[Tensor, "batch width"], Carried]:
+        """What it gives for one input, and the state after it."""
+        if self.kind == "lstm":
+            output, state = self.recurrence(inputs.unsqueeze(1), state)
+            return output.squeeze(1), state
+        for layer in self.each:
+            inputs = torch.tanh(layer(inputs))
+        return inputs, state

@@ -1,0 +1,43 @@
+"""A plain LSTM over sequences: the baseline of every model with a memory (Hochreiter & Schmidhuber 1997).
+
+inputs ── LSTM, one layer upon the other ── linear ── outputs
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.layers.recurrent import Carried, Recurrence
+from regard.layers.sequence import Tick
+from regard.models.lstm_settings import LSTMSettings
+
+
+class LSTMSequence(nn.Module):
+    """See `layers.sequence.SequenceModel`.
+
+    Args:
+        settings: the choices.
+        inputs: width of the inputs.
+        outputs: width of the outputs.
+    """
+
+    def __init__(self, settings: LSTMSettings, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.recurrence = Recurrence("lstm", inputs, settings.width, settings.layers, settings.dropout)
+        self.readout = nn.Linear(settings.width, outputs)
+
+    def start(self, batch: int) -> Carried:
+        """Hidden states and memories of all layers, `(batch, layers, width)` each: zeros."""
+        shape = batch, self.settings.layers, self.settings.width
+        return tuple(self.readout.weight.new_zeros(shape) for _ in range(2))
+
+    def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+        """One time step; there is nothing to attend to."""
+        hidden, state = self.recurrence(inputs.unsqueeze(1), state)
+        return Tick(self.readout(hidden.squeeze(1)), state, {})
+
+    def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
+        """All steps in one fused call."""
+        hidden, _ = self.recurrence(inputs, self.start(inputs.shape[0]))
+        outputs: Tensor = self.readout(hidden)
+        return outputs
