@@ -6,7 +6,7 @@ A model that reads one vector and gives one vector at each time step, such as a 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.attended import Attended
 
@@ -40,3 +40,10 @@ class SequenceModel(Protocol):
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Read whole sequences from the start: the outputs of all steps, the same numbers as `step` gives."""
         ...
+
+
+class Look(nn.Module):
+    """Where a head's attention passes by, however it was computed, so that `regard.record` sees it under one name."""
+
+    def forward(self, attended: Attended) -> Attended:
+        return attended
