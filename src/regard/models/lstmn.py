@@ -1,0 +1,224 @@
+"""The long short-term memory-network: an LSTM that keeps each of its states on a tape, and reads the tape.
+
+Cheng, Dong & Lapata 2016 (arXiv 1601.06733); the numbers beside the lines are its equations.
+
+                     past h, c                        hidden tape h[1 … t−1], memory tape c[1 … t−1]
+                        │
+    x[t] ── additive ── read ── h̃[t], c̃[t]           step 1 has no past: it reads exactly 0
+      │                            │
+      └────────── gates ───────────┤
+                                 h[t], c[t] ── written at the tapes' end
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.attend import Attention
+from regard.attention.attended import Attended
+from regard.attention.score import Additive, Prepared
+from regard.kernels import lstmn as kernel
+from regard.layers.dropout import Dropout
+from regard.layers.sequence import Tick
+from regard.models.lstmn_settings import LSTMNSettings
+
+
+class Tapes(NamedTuple):
+    """All that a layer knows of the steps so far.
+
+    Attributes:
+        tape: h and c of each step, side by side; the last steps only where the tape is bounded.
+        key: `W_h h` of each step, projected once, when it was written.
+        attended: h̃ of the last step.
+    """
+
+    tape: Float[Tensor, "batch slots two_width"]
+    key: Float[Tensor, "batch slots attention"]
+    attended: Float[Tensor, "batch width"]
+
+    @property
+    def hidden(self) -> Float[Tensor, "batch slots width"]:
+        return self.tape.chunk(2, -1)[0]
+
+    @property
+    def memory(self) -> Float[Tensor, "batch slots width"]:
+        return self.tape.chunk(2, -1)[1]
+
+    def written(self, tape: Tensor, key: Tensor, attended: Tensor, bound: int | None) -> "Tapes":
+        """These tapes with further steps at their end, and with no more than the last `bound` of them."""
+        first = 0 if bound is None else max(0, self.tape.shape[1] + tape.shape[1] - bound)
+        kept = [torch.cat(both, 1)[:, first:] for both in ((self.tape, tape), (self.key, key))]
+        # A rolled tape lets go of what it rolled over; a view would hold it for ever.
+        return Tapes(*(one.contiguous() if first else one for one in kept), attended)
+
+
+class LSTMNLayer(nn.Module):
+    """One layer.
+
+    Args:
+        inputs: width of x.
+        width: of h and c.
+        attention: width of v in the score.
+        bound: slots that a step looks back at; None: the whole past.
+    """
+
+    def __init__(self, inputs: int, width: int, attention: int, bound: int | None = None) -> None:
+        super().__init__()
+        self.inputs, self.width, self.bound = inputs, width, bound
+        # W_x and W_h̃ are one matrix over the query [x[t]; h̃[t−1]].
+        self.attention = Attention(Additive(query_dim=inputs + width, key_dim=width, hidden_dim=attention))
+        self.gates = nn.Linear(width + inputs, 4 * width)  # over [h̃[t]; x[t]]: input, forget, output, candidate
+        initialize_gates(self.gates, width)
+
+    @property
+    def score(self) -> Additive:
+        """The score of the own past, eq. 4."""
+        assert isinstance(self.attention.score, Additive)
+        return self.attention.score
+
+    def start(self, batch: int) -> Tapes:
+        """Tapes with nothing on them."""
+        new = self.gates.weight.new_zeros
+        return Tapes(new(batch, 0, 2 * self.width), new(batch, 0, self.score.hidden_dim), new(batch, self.width))
+
+    def look(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:
+        """Read both tapes of the strict past; the context is h̃[t] and c̃[t], side by side."""
+        query = torch.cat([inputs, state.attended], -1).unsqueeze(1)
+        return self.attention(query, Prepared(state.hidden, state.key), state.tape)  # eq. 4, 5, 6
+
+    def step(
+        self, state: Tapes, inputs: Float[Tensor, "batch inputs"]
+    ) -> tuple[Float[Tensor, "batch width"], Tapes, Attended]:
+        """Read one vector: the hidden state, the tapes with it on them, and where it looked."""
+        looked = self.look(state, inputs)
+        assert looked.context is not None
+        read, memory = looked.context.squeeze(1).chunk(2, -1)
+        opening, forgetting, leaving, candidate = self.gates(torch.cat([read, inputs], -1)).chunk(4, -1)  # eq. 7
+        memory = torch.sigmoid(forgetting) * memory + torch.sigmoid(opening) * torch.tanh(candidate)  # eq. 8
+        hidden = torch.sigmoid(leaving) * torch.tanh(memory)  # eq. 9
+        return hidden, self.write(state, hidden, memory, read), looked
+
+    def write(self, state: Tapes, hidden: Tensor, memory: Tensor, read: Tensor) -> Tapes:
+        """The tapes with one more step on them."""
+        key = self.score.prepare(hidden.unsqueeze(1)).projected
+        return state.written(torch.cat([hidden, memory], -1).unsqueeze(1), key, read, self.bound)
+
+    def forward(
+        self, inputs: Float[Tensor, "batch time inputs"], state: Tapes
+    ) -> tuple[Float[Tensor, "batch time width"], Tapes]:
+        """Read vectors one after the other, from any state: the numbers of `step`, without its cost.
+
+        Where somebody records the attention, it does go step by step.
+        """
+        watched = bool(self.attention._forward_hooks)
+        if watched or not kernel.by_hand(inputs) or inputs.shape[1] == 0:
+            return self._by_steps(inputs, state)
+        score = self.score
+        asking = 2 * score.query_weight
+        given = torch.cat([self.gates.weight[:, self.width :], asking[:, : self.inputs]])
+        bias = F.pad(self.gates.bias, (0, score.hidden_dim))
+        gates, queries = F.linear(inputs, given, bias).split([4 * self.width, score.hidden_dim], -1)
+        made = kernel.run(
+            gates,
+            queries,
+            torch.cat([self.gates.weight[:, : self.width], asking[:, self.inputs :]]),
+            2 * score.key_weight,
+            score.vector,
+            state.tape,
+            2 * state.key,
+            state.attended,
+            self.bound,
+        )
+        return made.tape[..., : self.width], state.written(made.tape, made.key / 2, made.attended, self.bound)
+
+    def _by_steps(self, inputs: Tensor, state: Tapes) -> tuple[Tensor, Tapes]:
+        each = [inputs.new_zeros(inputs.shape[0], 0, self.width)]
+        for now in inputs.unbind(1):
+            hidden, state, _ = self.step(state, now)
+            each.append(hidden.unsqueeze(1))
+        return torch.cat(each, 1), state
+
+
+class LSTMNReader(nn.Module):
+    """Layers one upon the other; the top one's hidden states are what was read. See `models.reader`.
+
+    Args:
+        settings: the choices.
+        inputs: width of the inputs.
+    """
+
+    def __init__(self, settings: LSTMNSettings, inputs: int) -> None:
+        super().__init__()
+        self.width = settings.width
+        widths = [inputs] + [settings.width] * (settings.layers - 1)
+        self.layers = nn.ModuleList(
+            LSTMNLayer(one, settings.width, settings.attention, settings.tape) for one in widths
+        )
+        self.dropout = Dropout(settings.dropout)
+
+    def start(self, batch: int) -> tuple[Tapes, ...]:
+        """The empty tapes of each layer."""
+        return tuple(layer.start(batch) for layer in self.layers)  # type: ignore[operator]
+
+    def forward(
+        self, inputs: Float[Tensor, "batch time inputs"], state: tuple[Tapes, ...]
+    ) -> tuple[Float[Tensor, "batch time width"], tuple[Tapes, ...]]:
+        """All hidden states of the top layer, and the state after them."""
+        after = []
+        for number, layer in enumerate(self.layers):
+            inputs, tapes = layer(self.dropout(inputs) if number else inputs, state[number])
+            after.append(tapes)
+        return inputs, tuple(after)
+
+    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> Tick:
+        """One vector; `attended` has each layer's look at its own past, "past 0" that of the lowest."""
+        after, attended = [], {}
+        for number, layer in enumerate(self.layers):
+            given = self.dropout(inputs) if number else inputs
+            inputs, tapes, attended[f"past {number}"] = layer.step(state[number], given)  # type: ignore[operator]
+            after.append(tapes)
+        return Tick(inputs, tuple(after), attended)
+
+
+class LSTMN(nn.Module):
+    """See `layers.sequence.SequenceModel`.
+
+    Args:
+        settings: the choices.
+        inputs: width of the inputs.
+        outputs: width of the outputs.
+    """
+
+    def __init__(self, settings: LSTMNSettings, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.reader = LSTMNReader(settings, inputs)
+        self.readout = nn.Linear(settings.width, outputs)
+
+    def start(self, batch: int) -> tuple[Tapes, ...]:
+        """The empty tapes of each layer."""
+        return self.reader.start(batch)
+
+    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> Tick:
+        """One time step, and where it looked."""
+        tick = self.reader.step(state, inputs)
+        return tick._replace(output=self.readout(tick.output))
+
+    def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
+        """All steps from empty tapes."""
+        hidden, _ = self.reader(inputs, self.start(inputs.shape[0]))
+        outputs: Tensor = self.readout(hidden)
+        return outputs
+
+
+def initialize_gates(gates: nn.Linear, width: int) -> None:
+    """Each gate by itself: orthogonal over what was read, Xavier over the rest; forget bias 1, other biases 0."""
+    with torch.no_grad():
+        for gate in gates.weight.chunk(4):
+            nn.init.orthogonal_(gate[:, :width])
+            nn.init.xavier_uniform_(gate[:, width:])
+        gates.bias.zero_()
+        gates.bias[width : 2 * width] = 1
