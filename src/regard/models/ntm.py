@@ -7,7 +7,7 @@ A head is one row of the family: the cosine times β, a softmax, three refocusin
 step look at the memory that the step before has left: it is read first, then written.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -164,7 +164,7 @@ class NeuralTuringMachine(nn.Module):
         return self.settings.controller == "lstm" and self.settings.layers == 1 and by_hand(inputs)
 
     def _fast(self, inputs: Tensor) -> Tensor:
-        cell = self.controller.recurrence.each[0]
+        cell: Any = self.controller.recurrence.each[0]
         width, state = inputs.shape[-1], self.start(inputs.shape[0])
         bias = cell.bias_ih + cell.bias_hh
         projected = nn.functional.linear(inputs.transpose(0, 1), cell.weight_ih[:, :width], bias)

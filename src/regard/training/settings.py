@@ -53,11 +53,16 @@ class TrainingSettings(BaseModel):
         default=0.05, ge=0, le=1, description="The decay never goes below this part of the learning rate."
     )
 
-    beta1: float = Field(default=0.9, ge=0, lt=1, description="AdamW's memory of the gradient.")
-    beta2: float = Field(default=0.98, ge=0, lt=1, description="AdamW's memory of the squared gradient.")
-    epsilon: float = Field(default=1e-8, gt=0, description="AdamW's guard of its division.")
+    optimizer: Literal["adamw", "rmsprop"] = Field(
+        default="adamw", description="What makes a step of a gradient; rmsprop with momentum, as in Graves 2013."
+    )
+    beta1: float = Field(
+        default=0.9, ge=0, lt=1, description="AdamW's memory of the gradient; of rmsprop the memory of the steps."
+    )
+    beta2: float = Field(default=0.98, ge=0, lt=1, description="The memory of the squared gradient.")
+    epsilon: float = Field(default=1e-8, gt=0, description="The guard of the division by its root.")
     weight_decay: float = Field(
-        default=0.01, ge=0, description="AdamW's decay of matrices; biases and norms do not decay."
+        default=0.01, ge=0, description="AdamW's decay of matrices; biases and norms do not decay. 0 with rmsprop."
     )
     clip: float | None = Field(
         default=1.0, gt=0, description="The longest gradient, as one norm over all parameters; or null."
@@ -90,6 +95,15 @@ class TrainingSettings(BaseModel):
         default=2, gt=0, description="Checkpoints kept, newest first; a second one covers for a damaged first."
     )
     log_every: int = Field(default=20, gt=0, description="Updates between lines of metrics.jsonl.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_decay(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("optimizer") == "rmsprop":
+            if given.get("weight_decay") not in (None, 0, "0", "0.0"):
+                raise ValueError(f"rmsprop has no weight_decay (it is {given['weight_decay']}); take adamw or 0")
+            return {**given, "weight_decay": 0.0}
+        return given
 
     @model_validator(mode="before")
     @classmethod

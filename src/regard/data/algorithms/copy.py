@@ -1,0 +1,79 @@
+"""Copy, once or several times (Graves, Wayne & Danihelka 2014, sections 4.1 and 4.2)."""
+
+import numpy as np
+
+from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.settings import CopySettings, RepeatCopySettings
+from regard.data.chance import Chance
+from regard.errors import DataError
+
+END = "end"
+
+
+class Copy:
+    """Rows of bits, a mark, and then the rows again. Inputs: the bits and the mark."""
+
+    def __init__(self, settings: CopySettings) -> None:
+        self.bits = settings.bits
+        self.inputs, self.outputs = self.bits + 1, self.bits
+        self.form = f"rows of {self.bits} bits with spaces between, as in {'01' * self.bits:.{self.bits}} …"
+
+    def draw(self, chance: Chance, length: int) -> Item:
+        return self._item(draw_bits(chance, length, self.bits))
+
+    def read(self, text: str) -> Item:
+        return self._item(read_rows(text.split(), self.bits))
+
+    def write(self, bits: np.ndarray) -> str:
+        return " ".join(map(write_row, bits))
+
+    def rows(self, item: Item) -> list[str]:
+        return [*(write_row(row[: self.bits]) for row in item.question[:-1]), "?"]
+
+    def _item(self, rows: np.ndarray) -> Item:
+        question = np.zeros((len(rows) + 1, self.inputs), np.float32)
+        question[:-1, : self.bits] = rows
+        question[-1, self.bits] = 1
+        return Item(question, rows, len(rows))
+
+
+class RepeatCopy:
+    """Rows of bits, a mark with the number of times, and then the rows so many times and an end mark.
+
+    Inputs: the bits, the mark, and the number with mean 0 and variance 1. Outputs: the bits and the end mark.
+    """
+
+    def __init__(self, settings: RepeatCopySettings) -> None:
+        self.bits, self.repeats = settings.bits, settings.repeats
+        self.inputs, self.outputs = self.bits + 2, self.bits + 1
+        self.form = f"how many times, then rows of {self.bits} bits, as in 3 {'01' * self.bits:.{self.bits}} …"
+
+    def draw(self, chance: Chance, length: int) -> Item:
+        return self._item(draw_bits(chance, length, self.bits), 1 + chance.below(self.repeats))
+
+    def read(self, text: str) -> Item:
+        times, *words = text.split() or [""]
+        if not (times.isascii() and times.isdigit()) or int(times) < 1 or len(times) > 4:
+            raise DataError(f"the line starts with {times!r}; expected how many times the rows are to be said, from 1")
+        return self._item(read_rows(words, self.bits), int(times))
+
+    def write(self, bits: np.ndarray) -> str:
+        return " ".join(END if row[self.bits] > 0.5 else write_row(row[: self.bits]) for row in bits)
+
+    def rows(self, item: Item) -> list[str]:
+        times = (len(item.answer) - 1) // item.length
+        return [*(write_row(row[: self.bits]) for row in item.question[:-1]), f"× {times} ?"]
+
+    def _item(self, rows: np.ndarray, times: int) -> Item:
+        question = np.zeros((len(rows) + 1, self.inputs), np.float32)
+        question[:-1, : self.bits] = rows
+        question[-1, self.bits :] = 1, self._normal(times)
+        answer = np.zeros((times * len(rows) + 1, self.outputs), np.float32)
+        answer[:-1, : self.bits] = np.tile(rows, (times, 1))
+        answer[-1, self.bits] = 1
+        return Item(question, answer, len(rows))
+
+    def _normal(self, times: int) -> float:
+        """The number with the mean and the deviation of 1 … repeats taken out; deviation 0 counts as 1."""
+        deviation = ((self.repeats**2 - 1) / 12) ** 0.5
+        return (times - (self.repeats + 1) / 2) / (deviation or 1)

@@ -1,0 +1,96 @@
+"""A problem of sequences with a known answer: what each of them offers, and the parts they share."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from regard.data.chance import Chance
+from regard.errors import ConfigError, DataError, nearest
+
+
+class Item(NamedTuple):
+    """One sequence: it is read row by row, and then, while nothing more is given, the answer is to be said.
+
+    Attributes:
+        question: `(steps, inputs)`.
+        answer: `(steps, outputs)`, bits.
+        length: what the problem counts as its length.
+    """
+
+    question: np.ndarray
+    answer: np.ndarray
+    length: int
+
+
+class Problem(Protocol):
+    """An algorithm to be learned: `Class(settings)`.
+
+    Attributes:
+        inputs: width of the rows that are read.
+        outputs: width of the rows that are said.
+        form: how a person writes a question, in a few words.
+    """
+
+    inputs: int
+    outputs: int
+    form: str
+
+    def draw(self, chance: Chance, length: int) -> Item:
+        """A question of that length."""
+        ...
+
+    def read(self, text: str) -> Item:
+        """A question as a person writes it.
+
+        Raises:
+            DataError: it is written otherwise; the message says what stands where.
+        """
+        ...
+
+    def write(self, bits: np.ndarray) -> str:
+        """An answer's bits `(steps, outputs)` as text."""
+        ...
+
+    def rows(self, item: Item) -> list[str]:
+        """A short label for each row of a question."""
+        ...
+
+
+_PROBLEMS = {
+    "copy": ("regard.data.algorithms.copy", "Copy"),
+    "repeat_copy": ("regard.data.algorithms.copy", "RepeatCopy"),
+    "recall": ("regard.data.algorithms.recall", "Recall"),
+    "priority_sort": ("regard.data.algorithms.sort", "PrioritySort"),
+}
+
+
+def problem(settings: Any) -> Problem:
+    """The problem that the settings are of."""
+    if settings.problem not in _PROBLEMS:
+        raise ConfigError(f"no problem is named {settings.problem!r}.{nearest(settings.problem, _PROBLEMS)}")
+    module, name = _PROBLEMS[settings.problem]
+    made: Problem = getattr(import_module(module), name)(settings)
+    return made
+
+
+def draw_bits(chance: Chance, rows: int, bits: int) -> np.ndarray:
+    """Rows of bits, each 0 or 1 equally often."""
+    flat = [chance() < 0.5 for _ in range(rows * bits)]
+    return np.array(flat, dtype=np.float32).reshape(rows, bits)
+
+
+def read_rows(words: Sequence[str], bits: int) -> np.ndarray:
+    """Words such as 01100111 as rows of bits."""
+    if not words:
+        raise DataError(f"there are no rows; each is written as {bits} bits, such as {'01' * bits:.{bits}}")
+    for number, word in enumerate(words, 1):
+        if len(word) != bits or set(word) - {"0", "1"}:
+            raise DataError(f"row {number} is {word!r}; expected {bits} bits, such as {'01' * bits:.{bits}}")
+    return np.array([[float(bit) for bit in word] for word in words], dtype=np.float32)
+
+
+def write_row(row: np.ndarray) -> str:
+    """A row of bits as a word."""
+    return "".join("1" if bit > 0.5 else "0" for bit in row)

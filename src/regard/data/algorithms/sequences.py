@@ -1,0 +1,88 @@
+"""Sequences by their numbers, and batches of them: what training reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.data.algorithms.problem import Item, Problem
+from regard.data.algorithms.settings import SequencesSettings
+from regard.data.chance import Chance
+
+Part = Literal["training", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """Sequences side by side, zeros behind the shorter ones.
+
+    Attributes:
+        inputs: what is read; zeros while the answer is asked for.
+        answers: the bits to be said where they are asked for, 0 elsewhere.
+        asked: the time steps that ask for the answer.
+        lengths: of each sequence, as its problem counts.
+    """
+
+    inputs: Float[Tensor, "batch time inputs"]
+    answers: Float[Tensor, "batch time outputs"]
+    asked: Bool[Tensor, "batch time"]
+    lengths: list[int]
+
+    def to(self, device: torch.device | str) -> "SequenceBatch":
+        return replace(
+            self, inputs=self.inputs.to(device), answers=self.answers.to(device), asked=self.asked.to(device)
+        )
+
+    @staticmethod
+    def of(items: Sequence[Item]) -> "SequenceBatch":
+        time = max(len(item.question) + len(item.answer) for item in items)
+        first = items[0]
+        inputs = np.zeros((len(items), time, first.question.shape[1]), np.float32)
+        answers = np.zeros((len(items), time, first.answer.shape[1]), np.float32)
+        asked = np.zeros((len(items), time), bool)
+        for row, item in enumerate(items):
+            middle = len(item.question)
+            end = middle + len(item.answer)
+            inputs[row, :middle], answers[row, middle:end], asked[row, middle:end] = item.question, item.answer, True
+        given, wanted, when = map(torch.from_numpy, (inputs, answers, asked))
+        return SequenceBatch(given, wanted, when, [item.length for item in items])
+
+
+class Sequences:
+    """A problem's sequences by number: number n is the same one whenever it is asked for, on every machine.
+
+    Follows `training.place.Batches`. Every epoch goes on counting, so no sequence comes back.
+
+    Args:
+        problem: makes them.
+        settings: lengths and batch.
+        seed: draws them, beside their numbers.
+        part: training, validation and test draw differently for one seed; short sequences may still be the same.
+    """
+
+    def __init__(self, problem: Problem, settings: SequencesSettings, seed: int, part: Part) -> None:
+        self.problem, self.settings, self.seed, self.part = problem, settings, seed, part
+
+    def item(self, number: int, length: int | None = None) -> Item:
+        """Sequence number n, of a drawn length or of a given one."""
+        settings = self.settings
+        chance = Chance("algorithms", settings.problem, self.part, self.seed, number)
+        drawn = settings.shortest + chance.below(settings.longest - settings.shortest + 1)
+        return self.problem.draw(chance, drawn if length is None else length)
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        count, batch = self.settings.sequences, self.settings.batch
+        first = epoch * count
+        return [list(range(first + start, first + min(start + batch, count))) for start in range(0, count, batch)]
+
+    def load(self, indices: list[int]) -> SequenceBatch:
+        return SequenceBatch.of([self.item(number) for number in indices])
+
+    def held_out(self, count: int, length: int | None = None, together: int = 100) -> list[SequenceBatch]:
+        """The first `count` sequences in batches, of drawn lengths or all of one."""
+        items = [self.item(number, length) for number in range(count)]
+        return [SequenceBatch.of(items[at : at + together]) for at in range(0, count, together)]

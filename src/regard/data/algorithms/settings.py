@@ -1,0 +1,73 @@
+"""Which algorithm is to be learned, and from how many sequences. No torch here."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class SequencesSettings(BaseModel):
+    """What the problems have in common. A sequence is made from its number, so all of training can be new ones."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    problem: str = Field(description="Its name.")
+    shortest: int = Field(default=1, ge=1, description="The smallest length; what a length counts is the problem's.")
+    longest: int = Field(default=20, ge=1, description="The largest length; all between are drawn equally often.")
+    sequences: int = Field(default=1000, ge=1, description="Sequences an epoch; each epoch has new ones.")
+    batch: int = Field(default=1, ge=1, description="Sequences read together.")
+    validation: int = Field(default=200, ge=1, description="Sequences held out of training, of the same lengths.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "SequencesSettings":
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest ({self.shortest}) must not be above longest ({self.longest})")
+        return self
+
+
+class CopySettings(SequencesSettings):
+    """Say the rows again (Graves 2014, section 4.1); a length counts rows."""
+
+    problem: Literal["copy"] = Field("copy", description="Rows of bits, to be said again.")
+    bits: int = Field(default=8, ge=1, description="Bits of a row.")
+
+
+class RepeatCopySettings(SequencesSettings):
+    """Say the rows again so many times, then an end mark (section 4.2); a length counts rows."""
+
+    problem: Literal["repeat_copy"] = Field("repeat_copy", description="Rows of bits, to be said several times.")
+    longest: int = Field(default=10, ge=1, description="The largest number of rows.")
+    bits: int = Field(default=8, ge=1, description="Bits of a row.")
+    repeats: int = Field(default=10, ge=1, description="The largest number of times; each is drawn equally often.")
+
+
+class RecallSettings(SequencesSettings):
+    """Say the item that followed the one asked for (section 4.3); a length counts items."""
+
+    problem: Literal["recall"] = Field("recall", description="Items; one is shown again, the next is to be said.")
+    shortest: int = Field(default=2, ge=2, description="The smallest number of items.")
+    longest: int = Field(default=6, ge=2, description="The largest number of items.")
+    bits: int = Field(default=6, ge=1, description="Bits of a row.")
+    rows: int = Field(default=3, ge=1, description="Rows of an item.")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "RecallSettings":
+        if 2 ** min(self.bits * self.rows, 62) < 2 * self.longest:
+            raise ValueError(
+                f"items of {self.rows} rows of {self.bits} bits are too few to be told apart in a sequence of "
+                f"{self.longest}; give more bits or rows"
+            )
+        return self
+
+
+class PrioritySortSettings(SequencesSettings):
+    """Say the rows of the highest priorities, highest first (section 4.5); a length counts rows given."""
+
+    problem: Literal["priority_sort"] = Field("priority_sort", description="Rows with priorities, to be sorted.")
+    bits: int = Field(default=8, ge=1, description="Bits of a row.")
+    kept: float = Field(default=0.8, gt=0, le=1, description="The share of rows asked for, rounded up: 16 of 20.")
+
+
+AlgorithmData = Annotated[
+    CopySettings | RepeatCopySettings | RecallSettings | PrioritySortSettings, Field(discriminator="problem")
+]
+"""The settings of one problem; `problem` says which."""
