@@ -57,9 +57,13 @@ def additive_pairs(
 
 
 def weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
-    """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys)."""
+    """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys); the pairs are used up.
+
+    As `2 vᵀ σ(2 pairs) − Σ v`: a processor computes σ in a third of the time of tanh.
+    """
     with full_precision(pairs):
-        return torch.matmul(torch.tanh(pairs), wide(vector))
+        vector = wide(vector)
+        return 2 * torch.matmul(pairs.mul_(2).sigmoid_(), vector) - vector.sum()
 
 
 def location_aware(
