@@ -50,9 +50,9 @@ class Tapes(NamedTuple):
     def written(self, tape: Tensor, key: Tensor, attended: Tensor, bound: int | None) -> "Tapes":
         """These tapes with further steps at their end, and with no more than the last `bound` of them."""
         first = 0 if bound is None else max(0, self.tape.shape[1] + tape.shape[1] - bound)
-        kept = [torch.cat(both, 1)[:, first:] for both in ((self.tape, tape), (self.key, key))]
+        tape, key = (torch.cat(both, 1)[:, first:] for both in ((self.tape, tape), (self.key, key)))
         # A rolled tape lets go of what it rolled over; a view would hold it for ever.
-        return Tapes(*(one.contiguous() if first else one for one in kept), attended)
+        return Tapes(tape.clone(), key.clone(), attended) if first else Tapes(tape, key, attended)
 
 
 class LSTMNLayer(nn.Module):

@@ -1,4 +1,4 @@
-"""The choices that make a long short-term memory-network. No torch here: the command line reads them before it loads."""
+"""The choices that make a long short-term memory-network. No torch here: the command line reads them first."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ class LSTMNSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["lstmn"] = Field("lstmn", description="a long short-term memory-network (Cheng et al. 2016)")
+    kind: Literal["lstmn"] = Field(default="lstmn", description="a long short-term memory-network (Cheng et al. 2016)")
     width: int = Field(default=100, ge=1, description="width of the hidden state and of the memory")
     attention: int = Field(default=50, ge=1, description="width of the score of its own past")
     layers: int = Field(default=1, ge=1, description="layers, one upon the other, each with its own tapes")

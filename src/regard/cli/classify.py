@@ -1,0 +1,75 @@
+"""`regard classify`: one line in is one line out, its label and how probable it is."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command
+from regard.cli.console import out, typed, warn
+from regard.cli.inputs import is_typed, lines_of
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.classifier import Verdict
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Input = Annotated[
+    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
+]
+Format = Annotated[
+    Literal["tsv", "jsonl"],
+    typer.Option("--format", help="tsv: label<TAB>probability; jsonl: an object with the probability of each label."),
+]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together.")]
+
+_CHUNK = 16
+
+
+@command(
+    app,
+    "classify",
+    examples="""
+    regard classify runs/polarity "a quiet triumph ."
+    regard classify runs/polarity reviews.txt > labels.tsv
+    cat reviews.txt | regard classify runs/polarity - --format jsonl
+    """,
+)
+def classify(
+    run: RunFolder, text: Input = "-", format: Format = "tsv", batch: Batch = 64, threads: Threads = None
+) -> None:
+    """Tell the label of each line of a text, a file or standard input.
+
+    Line by line and in order, in constant memory: one line in is one line out, whatever the line. A line without words
+    has no label, and its line out is empty. A line longer than the model's limit is cut with a warning that names it,
+    and the exit code is 1.
+    """
+    from regard.tasks.runs import config_of
+
+    task = config_of(run).get("task")
+    if task != "classification":
+        raise ConfigError(f"{run} is a run of {task}; this needs one of classification")
+    given = typed(text)
+    lines = lines_of(given)
+
+    from regard.tasks.load import load
+
+    classifier, cut = load(run, threads=threads), False
+    chunk = 1 if is_typed(given) else _CHUNK * batch
+    for verdict in classifier.stream(lines, batch, chunk):
+        out(_written(verdict, format))
+        if verdict.note:
+            warn(f"line {verdict.line}: {verdict.note}")
+            cut = True
+    if cut:
+        raise typer.Exit(FAILED)
+
+
+def _written(verdict: "Verdict", format: str) -> str:
+    if format == "tsv":
+        return f"{verdict.label}\t{verdict.probability:.4f}" if verdict.label else ""
+    told = {"line": verdict.line, "text": verdict.text, "label": verdict.label or None}
+    note = {"note": verdict.note} if verdict.note else {}
+    return json.dumps({**told, "probabilities": verdict.probabilities, **note}, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""`regard write`: a language model goes on with a text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import Seed, Threads, command
+from regard.cli.console import out, typed
+from regard.errors import ConfigError
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Prompt = Annotated[
+    str,
+    typer.Argument(metavar="PROMPT", help="What to go on with; may have several lines. - reads standard input."),
+]
+Length = Annotated[int, typer.Option("--length", min=0, help="Pieces to write (words and marks; line ends count).")]
+Count = Annotated[int, typer.Option("--count", min=1, help="Texts to write, a blank line between two.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest piece each time; draw nothing.")]
+Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw; below 1 it is bolder.")]
+TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]
+TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the likeliest that sum to p.")]
+OneLine = Annotated[bool, typer.Option("--one-line", help="End with the line.")]
+
+
+@command(
+    app,
+    "write",
+    examples="""
+    regard write runs/shakespeare "ROMEO:" --length 60 --seed 1
+    regard write runs/shakespeare --top-p 0.9 --count 3 --one-line
+    """,
+)
+def write(
+    run: RunFolder,
+    prompt: Prompt = "",
+    length: Length = 100,
+    count: Count = 1,
+    greedy: Greedy = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    one_line: OneLine = False,
+    seed: Seed = None,
+    threads: Threads = None,
+) -> None:
+    """Go on with a text, drawing each next word as the model thinks it probable.
+
+    The same seed draws the same text, on any machine that computes the same numbers.
+    """
+    from regard.cli.inputs import lines_of
+    from regard.tasks.runs import config_of
+
+    task = config_of(run).get("task")
+    if task != "language":
+        raise ConfigError(f"{run} is a run of {task}; this needs one of language")
+    given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
+
+    from regard.tasks.load import load
+
+    texts = load(run, threads=threads).write(
+        given,
+        length=length,
+        count=count,
+        sample=not greedy,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        one_line=one_line,
+        seed=seed or 0,
+    )
+    out("\n\n".join(texts))

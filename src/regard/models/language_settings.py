@@ -1,0 +1,30 @@
+"""The choices that make a language model, by the kind of what reads the text. No torch here."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.models.lstm_settings import LSTMSettings
+from regard.models.lstmn_settings import LSTMNSettings
+
+
+class LanguageFields(BaseModel):
+    """What every language model has, whatever reads the text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    embedding_dim: int = Field(default=128, ge=1, description="width of a piece's vector")
+    tied: bool = Field(default=True, description="one table for what is read and what is written")
+    input_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the vectors that are read")
+    output_dropout: float = Field(default=0.3, ge=0, lt=1, description="on what the next piece is told from")
+
+
+class LSTMLanguageSettings(LanguageFields, LSTMSettings):
+    """A language model over a plain LSTM."""
+
+
+class LSTMNLanguageSettings(LanguageFields, LSTMNSettings):
+    """A language model over a long short-term memory-network."""
+
+
+LanguageModelSettings = Annotated[LSTMLanguageSettings | LSTMNLanguageSettings, Field(discriminator="kind")]

@@ -1,0 +1,125 @@
+"""Labelled sentences as a run needs them: split, cut into pieces, batched; and what the run keeps of them."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.labelled import Labelled, labels_of, part_of, read_labelled
+from regard.data.labelled_settings import ClassificationData
+from regard.data.sentences import SentenceBatches
+from regard.data.settings import Part
+from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.errors import DataError, RunError, nearest
+from regard.files import write_json
+from regard.tasks.classification_settings import ClassificationSettings
+
+_LABELS = "labels.json"
+_WIDE = 8
+"""Validation needs no gradients, so that as much more fits into a batch."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A run's sentences, ready to train on.
+
+    Attributes:
+        tokenizer: of the text.
+        labels: by number.
+        batches: of the training sentences.
+        held_out: of those that choose a checkpoint.
+    """
+
+    tokenizer: Tokenizer
+    labels: list[str]
+    batches: SentenceBatches
+    held_out: SentenceBatches
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary and the labels."""
+        self.tokenizer.save(folder)
+        write_json(folder / _LABELS, self.labels)
+
+
+def load_labels(folder: Path) -> list[str]:
+    """The labels that `Sentences.save` wrote.
+
+    Raises:
+        RunError: there are none, or they are damaged.
+    """
+    path = folder / _LABELS
+    try:
+        labels = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing: the run does not say which labels it tells apart") from error
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
+        raise RunError(f"{path} is damaged: a list of labels is expected")
+    return labels
+
+
+def split(sentences: list[Labelled], data: ClassificationData) -> dict[Part, list[Labelled]]:
+    """The sentences by part; copies of a text are all in one.
+
+    Raises:
+        DataError: a part has none.
+    """
+    parts: dict[Part, list[Labelled]] = {"training": [], "validation": [], "test": []}
+    for one in sentences:
+        parts[part_of(one.text, data.validation_share, data.test_share)].append(one)
+    for name, held in parts.items():
+        if not held:
+            raise DataError(
+                f"{len(sentences)} sentences are too few: none of them is for {name}. Give more, or a larger share of "
+                "them: data.validation_share, data.test_share"
+            )
+    return parts
+
+
+def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say: Callable[[str], None]) -> Sentences:
+    """Read the sentences, learn or load the vocabulary, and make batches.
+
+    Args:
+        settings: the run's.
+        saved: where the run keeps its vocabulary and labels, if it has them already.
+        say: told how many there are and what was cut.
+    """
+    data = settings.data
+    parts = split(read_labelled(data), data)
+    training = parts["training"]
+    if saved is None:
+        tokenizer = train_tokenizer(
+            data.tokenizer, [one.text for one in training], data.vocabulary_size, lower=data.lower
+        )
+        labels = labels_of(training)
+    else:
+        tokenizer, labels = load_tokenizer(saved), load_labels(saved)
+    counts = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
+    say(f"{' + '.join(f'{len(held)} {name}' for name, held in parts.items())} sentences; in training: {counts}")
+
+    def batches(held: list[Labelled], tokens: int) -> SentenceBatches:
+        ids = [tokenizer.encode(one.text).ids for one in held]
+        if cut := sum(len(one) > data.max_length for one in ids):
+            say(f"{cut} sentences have more than {data.max_length} pieces (data.max_length) and are cut")
+        return SentenceBatches([one[: data.max_length] for one in ids], numbered(held, labels), tokens, settings.seed)
+
+    return Sentences(
+        tokenizer, labels, batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)
+    )
+
+
+def numbered(sentences: list[Labelled], labels: list[str]) -> list[int]:
+    """The number of each sentence's label.
+
+    Raises:
+        DataError: a label is not among them.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    for one in sentences:
+        if one.label not in numbers:
+            raise DataError(
+                f"{one.place}: the label {one.label!r} does not occur in training.{nearest(one.label, numbers)}"
+            )
+    return [numbers[one.label] for one in sentences]
