@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -91,3 +91,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
         return gradient if upstream == 1 else gradient * upstream.to(gradient.dtype), None, None, None
+
+
+def bits_objective(
+    logits: Float[Tensor, "batch time outputs"],
+    answers: Float[Tensor, "batch time outputs"],
+    asked: Bool[Tensor, "batch time"],
+) -> Objective:
+    """The same for bits: binary cross-entropy of each, over the time steps that ask for an answer."""
+    said, wanted = logits[asked], answers[asked]
+    total = torch.nn.functional.binary_cross_entropy_with_logits(said, wanted, reduction="sum")
+    return Objective(total, torch.tensor(wanted.numel()), ((said.detach() > 0) == (wanted > 0.5)).sum())

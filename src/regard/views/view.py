@@ -36,6 +36,8 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "alignment": Kind(True, {"en": "target", "zh": "目标"}, {"en": "source", "zh": "来源"}),
     "attention": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
+    "memory": Kind(True, {"en": "time step", "zh": "时间步"}, {"en": "slot", "zh": "槽"}),
+    "answers": Kind(False, {"en": "time step", "zh": "时间步"}, {"en": "bit", "zh": "位"}),
     "lines": Kind(False, {"en": "line", "zh": "曲线"}, {"en": "place", "zh": "位置"}, drawn="lines"),
 }
 

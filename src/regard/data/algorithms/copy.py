@@ -30,6 +30,9 @@ class Copy:
     def rows(self, item: Item) -> list[str]:
         return [*(write_row(row[: self.bits]) for row in item.question[:-1]), "?"]
 
+    def sources(self, item: Item) -> list[int | None]:
+        return list(range(item.length))
+
     def _item(self, rows: np.ndarray) -> Item:
         question = np.zeros((len(rows) + 1, self.inputs), np.float32)
         question[:-1, : self.bits] = rows
@@ -63,6 +66,9 @@ class RepeatCopy:
     def rows(self, item: Item) -> list[str]:
         times = (len(item.answer) - 1) // item.length
         return [*(write_row(row[: self.bits]) for row in item.question[:-1]), f"× {times} ?"]
+
+    def sources(self, item: Item) -> list[int | None]:
+        return [*(step % item.length for step in range(len(item.answer) - 1)), None]
 
     def _item(self, rows: np.ndarray, times: int) -> Item:
         question = np.zeros((len(rows) + 1, self.inputs), np.float32)

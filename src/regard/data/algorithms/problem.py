@@ -57,6 +57,10 @@ class Problem(Protocol):
         """A short label for each row of a question."""
         ...
 
+    def sources(self, item: Item) -> list[int | None]:
+        """For each row of the answer the row of the question that it is, or None."""
+        ...
+
 
 _PROBLEMS = {
     "copy": ("regard.data.algorithms.copy", "Copy"),

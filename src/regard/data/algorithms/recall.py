@@ -5,7 +5,7 @@ import numpy as np
 from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import RecallSettings
 from regard.data.chance import Chance
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
 
 class Recall:
@@ -23,6 +23,11 @@ class Recall:
         )
 
     def draw(self, chance: Chance, length: int) -> Item:
+        if not 2 <= length <= 2 ** (self.item_rows * self.bits):
+            raise ConfigError(
+                f"{length} items are asked for; a recall has at least 2, and items of {self.item_rows} rows of "
+                f"{self.bits} bits are too few for it if there are more than can be told apart"
+            )
         items: dict[bytes, np.ndarray] = {}
         while len(items) < length:
             drawn = draw_bits(chance, self.item_rows, self.bits)
@@ -50,6 +55,15 @@ class Recall:
         return [
             marks[int(row[self.bits]), int(row[self.bits + 1])] or write_row(row[: self.bits]) for row in item.question
         ]
+
+    def sources(self, item: Item) -> list[int | None]:
+        start = len(item.question) - self.item_rows - 2  # the mark before what is asked for
+        asked = item.question[start + 1 : -1]
+        for mark in range(0, start, self.item_rows + 1):
+            if np.array_equal(item.question[mark + 1 : mark + 1 + self.item_rows], asked):
+                following = mark + self.item_rows + 2
+                return list(range(following, following + self.item_rows))
+        raise DataError("the item asked for is none of those given")
 
     def _read_item(self, text: str, what: str) -> np.ndarray:
         words = text.split()

@@ -39,12 +39,18 @@ class PrioritySort:
     def rows(self, item: Item) -> list[str]:
         return [*(f"{row[self.bits]:+.2f}:{write_row(row[: self.bits])}" for row in item.question[:-1]), "?"]
 
+    def sources(self, item: Item) -> list[int | None]:
+        return list(map(int, self._order(item.question[:-1, self.bits])))
+
     def _item(self, priorities: np.ndarray, rows: np.ndarray) -> Item:
         question = np.zeros((len(rows) + 1, self.inputs), np.float32)
         question[:-1, : self.bits], question[:-1, self.bits] = rows, priorities
         question[-1, self.bits + 1] = 1
-        order = np.argsort(-priorities, kind="stable")
-        return Item(question, rows[order[: math.ceil(round(self.kept * len(rows), 6))]], len(rows))
+        return Item(question, rows[self._order(priorities)], len(rows))
+
+    def _order(self, priorities: np.ndarray) -> np.ndarray:
+        count = math.ceil(round(self.kept * len(priorities), 6))  # 0.8 × 5 is 4, whatever a float makes of it
+        return np.argsort(-priorities, kind="stable")[:count]
 
 
 def _priority(word: str, number: int) -> float:
