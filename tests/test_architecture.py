@@ -125,7 +125,8 @@ def test_a_file_is_short_and_its_annotations_are_values(path):
 
 
 def test_what_the_command_line_reads_first_needs_no_torch():
-    settings = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCE.glob("*/settings.py")]
+    files = SOURCE.glob("*/*settings.py")
+    settings = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in files]
     light = ["regard", "regard.cli", "regard.cli.app", "regard.data.phrases", "regard.tasks.config", *sorted(settings)]
     code = (
         "import regard, sys\nassert regard.errors.ShapeError\n"

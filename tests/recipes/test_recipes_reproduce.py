@@ -68,7 +68,7 @@ def test_each_seed_is_trained_evaluated_and_compared(folder):
         assert entry["data"] == "tiny" and entry["pairs"] == 10
         assert f"{entry['measures']['perplexity']:.4g}" in result.stdout
     assert result.stdout.count("reached") == 2 and "A weight is not an effect" in result.stdout
-    assert (folder / "runs" / "alignments.html").stat().st_size > 1000
+    assert (folder / "runs" / "examples.html").stat().st_size > 1000
 
 
 def test_a_missed_band_is_exit_code_1_and_a_begun_run_goes_on(folder):

@@ -6,7 +6,7 @@ from regard.data.settings import CorpusSettings
 from regard.tasks.config import check
 from regard.tasks.experiment import locate, resolved
 from regard.tasks.ledger import find
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 from shared import SHARED, needs_shared
 
 

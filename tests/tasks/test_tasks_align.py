@@ -14,7 +14,7 @@ from regard.errors import RegardError
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.settings import RecurrentSettings
 from regard.tasks.align import Aligned, align, measure
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 from regard.tasks.translator import Translator
 
 TEXTS = ["l'accord sur la zone", "the agreement on the area .", "aujourd'hui , un accord", "today it is it's"]

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import ConfigError, RunError
 from regard.tasks.config import as_yaml, check, keys, merge, parse_assignments, parse_yaml, read_yaml
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 from regard.training.run import RunFolder
 
 

@@ -8,8 +8,8 @@ from regard.metrics.alignment import alignment_error_rate
 from regard.models.guided import guidance_of
 from regard.tasks.config import check
 from regard.tasks.corpus import prepare_corpus
-from regard.tasks.settings import TranslationSettings
 from regard.tasks.translation import TASK
+from regard.tasks.translation_settings import TranslationSettings
 from regard.tasks.translator import Translator
 
 TINY = {

@@ -4,8 +4,8 @@ import torch
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import DataError, RegardError
 from regard.models.recurrent import RecurrentTranslator
-from regard.tasks.settings import TranslationSettings
 from regard.tasks.steps import translation_steps
+from regard.tasks.translation_settings import TranslationSettings
 from regard.tasks.translator import Translator
 
 

@@ -13,11 +13,11 @@ from regard.tasks.config import check, leaves, merge
 from regard.tasks.evaluations import keep_evaluation, read_evaluations
 from regard.tasks.experiment import locate, resolved
 from regard.tasks.reproduce import finished, reproduce, settled
-from regard.tasks.reproduce import tested as pairs_of
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.reproduce import tested as data_of
 from regard.tasks.studies import Row, Study, find, shipped
 from regard.tasks.study import Outcome, run_study
 from regard.tasks.study_table import lengths_view, markdown, table, to_json
+from regard.tasks.translation_settings import TranslationSettings
 from regard.training.interrupt import Interrupted
 from regard.training.run import RunFolder
 from shared import SHARED, needs_shared
@@ -88,11 +88,11 @@ def outcomes(study: Study) -> list[Outcome]:
         return [{"length": "3–9", "pairs": 1200, "bleu": short}, {"length": "10+", "pairs": 3, "bleu": long}]
 
     one, two, three = study.rows
-    signatures = {"bleu": "tok:13a"}
+    rest = ({"bleu": "tok:13a"}, None, "pairs", "source words")
     return [
-        Outcome(one, 0, {"bleu": 30.0, "entropy": 1.5, "tokens_per_second": 4000.4}, lengths(35, 20), signatures),
-        Outcome(one, 1, {"bleu": 31.0, "entropy": 1.5, "tokens_per_second": 4000.0}, lengths(36, 25), signatures),
-        Outcome(two, 0, {"bleu": 12.345, "tokens_per_second": 12345.6}, lengths(None, 5), signatures),
+        Outcome(one, 0, {"bleu": 30.0, "entropy": 1.5, "tokens_per_second": 4000.4}, lengths(35, 20), *rest),
+        Outcome(one, 1, {"bleu": 31.0, "entropy": 1.5, "tokens_per_second": 4000.0}, lengths(36, 25), *rest),
+        Outcome(two, 0, {"bleu": 12.345, "tokens_per_second": 12345.6}, lengths(None, 5), *rest),
         Outcome(two, 1, failure="it\nbroke " + "x" * 80),
         Outcome(three, 0, failure="not run"),
         Outcome(three, 1, failure="not run"),
@@ -173,7 +173,7 @@ def test_a_finished_run_of_which_too_little_is_known_is_its_rows_own_fault(tmp_p
     entry = {"measures": {"bleu": 1.0}, "lengths": [], "signatures": {}}
     monkeypatch.setattr("regard.tasks.study.finished", lambda one, run, **options: entry if "two" in str(run) else None)
     told = run_study(study, tmp_path, seeds=[0], rows=[], warn=lambda text: None)
-    assert [one.failure for one in told] == ["not run", "KeyError: 'parameters'", "not run"]
+    assert [one.failure for one in told] == ["not run", "KeyError: 'tokens_per_second'", "not run"]
 
 
 def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monkeypatch):
@@ -182,7 +182,7 @@ def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monk
     settings = settled(experiment, 0, None, None).model_dump(mode="json")
     run = RunFolder.create(tmp_path / "run", settings)
     run.write_results({})
-    entry = {"data": "tiny", "pairs_of": pairs_of(experiment, None).model_dump(mode="json"), "edges": None}
+    entry = {"data": "tiny", "test": data_of(experiment, None)}
     keep_evaluation(run.path, {**entry, "measures": {"bleu": 1.0}})
     keep_evaluation(run.path, {"data": "another", "measures": {}})
     assert finished(experiment, run.path, seed=0)["measures"] == {"bleu": 1.0}

@@ -12,6 +12,7 @@ import typer
 from regard.cli.console import Voice, complain, speaking
 from regard.errors import ConfigError, RegardError
 
+GIVEN = "given"
 DONE, FAILED, CALLED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Everywhere")]
@@ -72,11 +73,16 @@ def command(
         name: the command's name.
         examples: lines of shell, shown at the end of the command's help.
         extra: options that are not known here belong to the function's last argument, a list.
+
+    A function with an argument `given` gets there the options that stand on the command line, as its help spells them.
     """
 
     def enter(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(debug: bool, quiet: bool, **options: Any) -> None:
+            context = options.pop("context")
+            if GIVEN in signature.parameters:
+                options[GIVEN] = _given(context)
             with speaking(quiet), reported(debug):
                 function(**options)
                 if sys.stdout is not None:
@@ -84,19 +90,34 @@ def command(
 
         shared = {"debug": Debug, "quiet": Quiet}
         signature = inspect.signature(function)
-        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()]
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, parameter in signature.parameters.items()
+            if name != GIVEN
+        ]
+        own.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
         both = [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
             for option, kind in shared.items()
         ]
         run.__signature__ = signature.replace(parameters=own + both)  # type: ignore[attr-defined]
-        run.__annotations__ = {**function.__annotations__, **shared}
+        run.__annotations__ = {**function.__annotations__, **shared, "context": typer.Context}
+        run.__annotations__.pop(GIVEN, None)
         del run.__wrapped__  # typer would read the annotations through it
         settings = {"ignore_unknown_options": True} if extra else {}
         app.command(name, epilog=_kept(examples), context_settings=settings)(run)
         return run
 
     return enter
+
+
+def _given(context: Any) -> list[str]:
+    given = []
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name)
+        if parameter.param_type_name == "option" and source is not None and source.name == "COMMANDLINE":
+            given.append(max(parameter.opts, key=len))
+    return given
 
 
 def whole_numbers(option: str, text: str, least: int = 0) -> list[int]:

@@ -42,7 +42,7 @@ def demo(
     done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=warn)
 
     measures, baselines = done.evaluation.measures, done.evaluation.baselines
-    out(f"exact match on {done.evaluation.pairs} phrases never seen: {measures['exact']:.3f}")
+    out(f"exact match on {done.evaluation.items} phrases never seen: {measures['exact']:.3f}")
     out(
         f"alignment error rate (learned, never taught): {measures['aer']:.3f}; "
         f"looking along the diagonal {baselines['diagonal']:.3f}, a random word each {baselines['uniform']:.3f}"

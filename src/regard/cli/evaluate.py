@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +18,13 @@ from regard.files import refuse_folder, write_atomically
 if TYPE_CHECKING:
     from regard.tasks.evaluation import Evaluation
 
+_FORMATS = {"bleu": ".2f", "chrf": ".2f", "perplexity": ".2f", "entropy": ".2f", "exact": ".4f", "aer": ".4f"}
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Test data of a task other than translation.", show_default=False),
+]
 Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's held-out pairs if no files are given.")]
 Tsv = Annotated[Path | None, typer.Option(help="Lines of source<TAB>target, in place of two files.")]
 Jsonl = Annotated[Path | None, typer.Option(help='Lines of {"source": …, "target": …}, in place of two files.')]
@@ -46,11 +52,14 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
     regard evaluate runs/de-en --source test.de --target test.en --links test.links --format json
     regard evaluate runs/de-en --tsv test.tsv --links test.links --links-from 1
     regard evaluate runs/en-fr --edges 4,6,8
+    regard evaluate runs/copy length=40 count=100
     regard evaluate runs/seed-0 --with runs/seed-1 --with runs/seed-2 --source test.de --target test.en
     """,
 )
 def evaluate(
+    given: list[str],
     run: RunFolder,
+    settings: Assignments = None,
     source: Source = None,
     target: Target = None,
     tsv: Tsv = None,
@@ -77,11 +86,21 @@ def evaluate(
 
     BLEU and chrF with their signatures, exact match, perplexity, the entropy of the attention's rows in nats, and AER
     where true links are known. The result is also kept in the run's folder, for `regard compare`, but not with --with.
+    Runs of other tasks are tested on the data that KEY=VALUE says, or on what they held out; --format and --threads
+    are for all tasks, the other options for translation.
     """
+    from regard.tasks.runs import config_of
+
+    task = str(config_of(run).get("task"))
+    if task != "translation":
+        _evaluate_other(task, run, settings or [], given, threads, format)
+        return
+    if settings:
+        raise ConfigError(f"{settings[0]!r}: a translator is tested on files: --source and --target, --tsv, or --jsonl")
     if (source is None) != (target is None):
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
-    given = [path for path in (source, tsv, jsonl) if path is not None]
-    if len(given) > 1:
+    files = [path for path in (source, tsv, jsonl) if path is not None]
+    if len(files) > 1:
         raise ConfigError("choose one kind of test data: --source and --target, --tsv, or --jsonl")
     if links is not None and source is None and tsv is None:
         raise ConfigError("--links are of the test pairs: give --source and --target, or --tsv, too")
@@ -98,11 +117,11 @@ def evaluate(
     from regard.data.corpus import read_corpus
     from regard.data.settings import CorpusSettings
     from regard.tasks.config import check
-    from regard.tasks.evaluation import evaluate as measure
-    from regard.tasks.evaluation import held_out
     from regard.tasks.evaluations import keep_evaluation
+    from regard.tasks.translation_evaluation import evaluate as measure
+    from regard.tasks.translation_evaluation import held_out
 
-    if given:
+    if files:
         tree = {
             "source": source,
             "target": target,
@@ -116,7 +135,7 @@ def evaluate(
             "links_reversed": links_reversed,
         }
         tested = check(CorpusSettings, tree)
-        pairs, name = read_corpus(tested), given[0].name
+        pairs, name = read_corpus(tested), files[0].name
     else:
         pairs, name = held_out(run), "held out"
     translator = loaded(run, with_, mean, threads)
@@ -131,6 +150,35 @@ def evaluate(
     if predictions is not None:
         write_atomically(predictions, "".join(one.text + "\n" for one in result.translations))
         say(f"Translations written to {predictions}.")
+    _print(result, entry, format)
+
+
+def _evaluate_other(
+    task: str, run: Path, settings: list[str], given: list[str], threads: int | None, format: str
+) -> None:
+    """A run of any task but translation, whose test data are its own settings."""
+    from regard.tasks.config import check, leaves, parse_assignments
+    from regard.tasks.settings import settings_of
+
+    own = ("--format", "--threads", "--debug", "--quiet")
+    if others := [option for option in given if option not in own]:
+        raise ConfigError(f"{others[0]} is for translation, and {run} is a run of {task}: write KEY=VALUE")
+    tested = check(settings_of(task).tests, parse_assignments(settings)).model_dump(mode="json", exclude_unset=True)
+
+    from regard.tasks.evaluations import keep_evaluation
+    from regard.tasks.load import load
+    from regard.tasks.task import find_task
+
+    result = find_task(task).evaluate(load(run, threads=threads), run, tested)
+    for note in result.notes:
+        warn(note)
+    name = ", ".join(f"{key}={value}" for key, value in leaves(tested)) or "held out"
+    entry = {"data": name, "test": tested, **result.to_json()}
+    keep_evaluation(run, entry)
+    _print(result, entry, format)
+
+
+def _print(result: "Evaluation", entry: dict[str, Any], format: str) -> None:
     if format == "json":
         out(json.dumps(entry, ensure_ascii=False, indent=2))
     else:
@@ -138,22 +186,25 @@ def evaluate(
 
 
 def print_evaluation(result: "Evaluation") -> None:
-    """The measures, their signatures, and the table by length."""
-    names, rows = list(result.measures), []
+    """The measures, their signatures and baselines, and the table by length."""
+    rows = []
     for name, value in result.measures.items():
         remark = result.signatures.get(name, "")
-        if name == "aer":
-            remark = ", ".join(f"{kind} {aer:.3f}" for kind, aer in result.baselines.items())
+        if name == result.baselined:
+            remark = ", ".join(f"{kind} {reached:.3f}" for kind, reached in result.baselines.items())
         rows.append([name, _shown(name, value), remark])
-    out(table(["measure", f"{result.pairs} pairs", ""], rows))
+    out(table(["measure", f"{result.items} {result.unit}", ""], rows))
+    if not result.lengths:
+        return
     out()
-    lengths = [
-        [one["length"], str(one["pairs"]), *(_shown(name, one[name]) for name in names)] for one in result.lengths
+    first, _, *names = result.lengths[0]
+    cells = [
+        [str(one[first]), str(one[result.unit]), *(_shown(name, one[name]) for name in names)] for one in result.lengths
     ]
-    out(table(["source words", "pairs", *names], lengths))
+    out(table([result.by, result.unit, *names], cells))
 
 
 def _shown(name: str, value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.4f}" if name in ("exact", "aer") else f"{value:.2f}"
+    return format(value, _FORMATS.get(name, ".4g"))

@@ -13,10 +13,7 @@ from regard.cli.console import colored, out, progress, say, table, warn
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.tasks.evaluation import Evaluation
-
-_SHOWN = 5
-"""Test sentences whose alignment is shown."""
+    from regard.views.view import View
 
 List = Annotated[bool, typer.Option("--list", help="Print the ledger and leave.")]
 Name = Annotated[str | None, typer.Argument(help="A recipe of the ledger, or a YAML file of one.", show_default=False)]
@@ -71,6 +68,7 @@ def reproduce(
     from regard.tasks.experiment import locate
     from regard.tasks.ledger import find
     from regard.tasks.reproduce import reproduce as run_recipe
+    from regard.tasks.task import find_task
 
     recipe = find(name)
     locate(recipe, data, unverified=unverified, warn=warn)
@@ -91,26 +89,23 @@ def reproduce(
             reached = reached and band.holds(value)
             verdict = "reached" if band.holds(value) else "MISSED"
             rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{done.minutes:.1f}"])
-    _show_some(done.evaluation, folder)
+    view = find_task(recipe.task).examples(done.loaded, done.evaluation)
+    if view is not None:
+        _show(view, folder)
     out(table(["seed", "measure", "ours", "band", "verdict", "minutes"], rows))
     say(f"The runs are in {folder}.")
     if not reached:
         raise typer.Exit(FAILED)
 
 
-def _show_some(evaluation: "Evaluation", folder: Path) -> None:
-    """The alignments of five test sentences, in the terminal and as one page."""
-    from regard.tasks.alignment_view import alignment_view
+def _show(view: "View", folder: Path) -> None:
+    """A few examples of what the last seed's model does, in the terminal and as one page."""
     from regard.views.terminal import terminal
     from regard.views.write import write
 
-    some = [one for one in evaluation.translations if one.alignment is not None and 4 <= len(one.source_words) <= 12]
-    if not some:
-        return
-    view = alignment_view([one.shown().matrix("words") for one in some[:_SHOWN]])
     out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
     out()
-    say(f"As a page: {write(view, folder / 'alignments.html')}")
+    say(f"As a page: {write(view, folder / 'examples.html')}")
 
 
 def _print_ledger() -> None:

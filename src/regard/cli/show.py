@@ -1,8 +1,9 @@
-"""`regard show`: where the model looks, word by word, as a picture."""
+"""`regard show`: where a model looks, step by step, as a picture."""
 
+import inspect
 import shutil
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -10,12 +11,22 @@ from regard.cli.app import app
 from regard.cli.command import Threads, command
 from regard.cli.console import colored, out, say, typed, warn
 from regard.cli.searching import Beam, search_from
+from regard.errors import ConfigError
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
-Text = Annotated[str, typer.Argument(help="The text to translate; - reads one line of standard input.")]
+Text = Annotated[
+    str | None,
+    typer.Argument(
+        help="What the model reads, as the text to translate; - reads one line of standard input. "
+        "Left out, a task that can make an example draws one.",
+        show_default=False,
+    ),
+]
 Target = Annotated[
     str | None, typer.Option("--target", help="Show how the model reads this translation, in place of its own.")
 ]
+Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the example that is made.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the example that is made.")]
 Out = Annotated[
     list[Path] | None, typer.Option("--out", help="Write .html, .png, .svg, .json or .csv; may be repeated.")
 ]
@@ -32,35 +43,48 @@ Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language 
     regard show runs/de-en "Ein Hund rennt im Schnee ."
     regard show runs/de-en "Ein Hund rennt im Schnee ." --out alignment.html --out alignment.png
     regard show runs/de-en "Ein Hund rennt ." --target "A dog is running ."
+    regard show runs/copy --length 20 --out memory.png
     """,
 )
 def show(
+    given: list[str],
     run: RunFolder,
-    text: Text,
+    text: Text = None,
     target: Target = None,
     out_: Out = None,
     beam: Beam = None,
     units: Units = "pieces",
+    length: Length = None,
+    seed: SeedOption = None,
     lang: Language = "en",
     threads: Threads = None,
 ) -> None:
-    """Show where a translation looked.
+    """Show where a model looked.
 
-    A row is a piece of the translation, a column a piece of the source, and each number how much of it was read.
+    Of a translation a row is a piece of it, a column a piece of the source, and each number how much of it was read.
     """
     from regard.cli.inputs import one_line
+    from regard.tasks.runs import config_of
     from regard.views.write import check_ending, write
 
-    line = one_line(text)
+    line = None if text is None else one_line(text)
     for path in out_ or []:
         check_ending(path)  # before the model is loaded
-    search = search_from(run, beam=beam, n_best=1)
+    task = str(config_of(run).get("task"))
+    options: dict[str, Any] = {
+        "target": None if target is None else typed(target),
+        "units": units,
+        "length": length,
+        "seed": seed,
+    }
+    if task == "translation":
+        options["search"] = search_from(run, beam=beam, n_best=1)
 
     from regard.tasks.load import load
+    from regard.tasks.task import find_task
 
-    translator = load(run, threads=threads)
-    given = None if target is None else typed(target)
-    view = translator.view(line, target=given, search=search, units=units, language=lang)
+    own = _own(task, options, given)
+    view = find_task(task).view(load(run, threads=threads), line, language=lang, **own)
     for note in view.notes:
         warn(note)
     if not out_:
@@ -70,3 +94,15 @@ def show(
     for path in out_ or []:
         write(view, path)
         say(f"Written to {path}.")
+
+
+def _own(task: str, options: dict[str, Any], given: list[str]) -> dict[str, Any]:
+    """Those of the options that the task knows; of the others none may have been given."""
+    from regard.tasks.task import find_task
+
+    known = inspect.signature(find_task(task).view).parameters
+    for option in given:
+        name = option.removeprefix("--")
+        if name in (*options, "beam") and name not in known and not (name == "beam" and "search" in known):
+            raise ConfigError(f"{option} says nothing about a run of {task}; leave it out")
+    return {name: value for name, value in options.items() if name in known and value is not None}

@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 
 What = Annotated[
     str | None,
-    typer.Argument(help="A task (translation), or a YAML file of settings or of a recipe.", show_default=False),
+    typer.Argument(help="A task, such as translation, or a YAML file of settings or of a recipe.", show_default=False),
 ]
 Assignments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, as in model.dropout=0.3.", show_default=False)
@@ -94,7 +94,7 @@ def train(
     from regard.tasks.fit import fit, is_first
     from regard.tasks.task import find_task
 
-    checked = check(kind, tree, also=find_task(tree["task"]).problems)
+    checked = check(kind, tree, also=find_task(tree["task"]).faults)
     folder = resume or run or _free(checked.task)
 
     if is_first():

@@ -3,6 +3,7 @@
 No torch here: the command line reads settings, and prints them or their errors, before it loads anything slow.
 """
 
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from regard.errors import ConfigError, nearest
 from regard.training.plain_yaml import load_plain
@@ -151,7 +153,7 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
     for key, value in tree.items():
         field = kind.model_fields.get(key) if kind is not None else None
         if isinstance(value, dict):
-            settled[key] = _settle(_inner(field.annotation) if field else None, value)
+            settled[key] = _settle(*_told_apart(field, value)) if field else _settle(None, value)
         elif isinstance(value, Typed):
             settled[key] = str(value) if kind is not None else _free(value, key)
         else:
@@ -159,13 +161,33 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
     return settled
 
 
+def _told_apart(field: FieldInfo, tree: Mapping[str, Any]) -> tuple[type[BaseModel] | None, Mapping[str, Any]]:
+    """The settings class that a tree at this field is of, and the tree with the key that says so.
+
+    Of several classes, one is named by a key such as `kind`, and is the default's where the tree doesn't say.
+    """
+    options, key = _options(field.annotation), field.discriminator
+    if len(options) < 2 or not isinstance(key, str):
+        return (options[0] if options else None), tree
+    if key not in tree and isinstance(field.default, BaseModel):
+        tree = {key: getattr(field.default, key), **tree}
+    named = [one for one in options if str(tree.get(key)) in typing.get_args(one.model_fields[key].annotation)]
+    return (named[0] if named else options[0]), tree
+
+
 def _line(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
-    path = [str(part) for part in problem["loc"]]
+    owner, path = _place(kind, [str(part) for part in problem["loc"]])
     dotted = ".".join(path) or "settings"
     given = problem["input"]
     context = problem.get("ctx", {})
     if problem["type"] == "extra_forbidden":
-        return f"{dotted}: no such setting.{_near_key(kind, path)}"
+        return f"{dotted}: no such setting.{_near_key(kind, owner, path)}"
+    if problem["type"].startswith("union_tag"):
+        tag, options = context.get("tag"), re.findall("'([^']*)'", context.get("expected_tags", ""))
+        key = f"{dotted}.{context['discriminator'].strip(chr(39))}"
+        if tag is None:
+            return f"{key}: must be given"
+        return f"{key}: {tag!r} is not one of its values.{nearest(str(tag), options)}"
     if problem["type"] == "missing":
         return f"{dotted}: must be given"
     if problem["type"] == "literal_error":
@@ -176,45 +198,62 @@ def _line(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
     return f"{dotted}: {problem['msg']}, given {_short(given)}"
 
 
-def _near_key(kind: type[BaseModel], path: list[str]) -> str:
-    """The nearest key at the same place; else the place where a key of that very name lives."""
-    siblings = _fields_at(kind, path[:-1])
-    elsewhere = [key for key in keys(kind) if key.split(".")[-1] == path[-1]]
-    if elsewhere:
-        return f" Did you mean {' or '.join(repr(key) for key in elsewhere)}?"
-    return nearest(path[-1], siblings)
+def _place(kind: type[BaseModel], location: Sequence[str]) -> tuple[type[BaseModel], list[str]]:
+    """The settings class at whose key a fault is, and the key's path.
+
+    A location names, after a key that may be of several classes, the one that was tried; the user has not written it.
+    """
+    path: list[str] = []
+    options: list[type[BaseModel]] = [kind]
+    for part in location:
+        tried = [one for one in options if _tag(one, options) == part]
+        if path and len(options) > 1 and tried:
+            options = tried
+            continue
+        if not options:
+            path.append(part)  # within a value, such as a list
+            continue
+        path.append(part)
+        kind, field = options[0], options[0].model_fields.get(part)
+        options = _options(field.annotation) if field else []
+    return kind, path
 
 
-def _fields_at(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for part in path:
-        field = kind.model_fields.get(part)
-        inner = _inner(field.annotation) if field else None
-        if inner is None:
-            break
-        kind = inner
-    return list(kind.model_fields)
-
-
-def _inner(annotation: Any) -> type[BaseModel] | None:
-    """The settings class that an annotation such as `X` or `X | None` holds."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        for option in typing.get_args(annotation):
-            inner = _inner(option)
-            if inner is not None:
-                return inner
+def _tag(kind: type[BaseModel], options: list[type[BaseModel]]) -> str | None:
+    """The one value of the key that tells the options apart."""
+    for name, field in kind.model_fields.items():
+        values = typing.get_args(field.annotation)
+        named = typing.get_origin(field.annotation) is typing.Literal and len(values) == 1
+        if named and all(name in one.model_fields for one in options):
+            return str(values[0])
     return None
 
 
-def keys(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted key of a settings class, leaves only."""
+def _near_key(kind: type[BaseModel], owner: type[BaseModel], path: list[str]) -> str:
+    """The nearest key at the same place; else the place where a key of that very name lives."""
+    elsewhere = [key for key in keys(kind) if key.split(".")[-1] == path[-1] and key != ".".join(path)]
+    if elsewhere:
+        return f" Did you mean {' or '.join(repr(key) for key in elsewhere)}?"
+    return nearest(path[-1], list(owner.model_fields))
+
+
+def _options(annotation: Any) -> list[type[BaseModel]]:
+    """The settings classes that an annotation such as `X`, `X | None` or `X | Y` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [one for option in typing.get_args(annotation) for one in _options(option)]
+    return []
+
+
+def keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every dotted key of a settings class, leaves only; where there may be one of several classes, those of all."""
+    found: list[str] = []
     for name, field in kind.model_fields.items():
-        inner = _inner(field.annotation)
-        if inner is None:
-            yield prefix + name
-        else:
-            yield from keys(inner, f"{prefix}{name}.")
+        options = _options(field.annotation)
+        inner = [key for option in options for key in keys(option, f"{prefix}{name}.")]
+        found += inner if options else [prefix + name]
+    return list(dict.fromkeys(found))
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

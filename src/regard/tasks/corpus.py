@@ -9,7 +9,7 @@ from regard.data.corpus import encode_pairs, make_tokenizers, read_training
 from regard.data.pairs import Pair
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DataError
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 
 SOURCE, TARGET = "source", "target"
 """The tokenizers' folders within a run's `tokenizers/`."""

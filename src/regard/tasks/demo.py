@@ -8,6 +8,7 @@ from regard.tasks.fit import Say
 from regard.tasks.ledger import Recipe, find, shipped
 from regard.tasks.outputs import Translation
 from regard.tasks.reproduce import Reproduced, reproduce
+from regard.tasks.translation_evaluation import TranslationEvaluation
 from regard.training.progress import Reporter
 from regard.training.run import RunFolder
 from regard.views.view import View
@@ -46,6 +47,7 @@ def demo(
 
 def some_alignments(evaluation: Evaluation, count: int) -> View:
     """The alignments of some test phrases: first those that fit a terminal and change the order of their words."""
+    assert isinstance(evaluation, TranslationEvaluation)
     translations = [one for one in evaluation.translations if one.alignment is not None]
     chosen = sorted(translations, key=lambda one: not _tells_much(one))[:count]
     return alignment_view([one.shown().matrix() for one in chosen])

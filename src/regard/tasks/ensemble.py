@@ -12,7 +12,7 @@ from regard.decoding.ensemble import Ensemble, Mean
 from regard.errors import ConfigError, RunError
 from regard.tasks.config import check
 from regard.tasks.runs import config_of
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 from regard.tasks.translator import Model, Translator, load_translator
 from regard.training.randomness import set_threads
 

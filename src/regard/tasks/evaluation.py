@@ -1,170 +1,46 @@
-"""How good a translator is on pairs of sentences."""
+"""What was measured of a run, for every task."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from regard.data.pairs import Link, Pair
-from regard.decoding.settings import SearchSettings
-from regard.errors import DataError
-from regard.metrics.alignment import alignment_error_rate
-from regard.metrics.buckets import by_length
-from regard.metrics.entropy import mean_row_entropy
-from regard.metrics.links import diagonal, uniform
-from regard.metrics.perplexity import perplexity
-from regard.metrics.text import Measured, bleu, chrf, exact_match
-from regard.tasks.config import check
-from regard.tasks.corpus import held_apart, language_of
-from regard.tasks.outputs import Translation
-from regard.tasks.runs import config_of
-from regard.tasks.settings import TranslationSettings
-from regard.tasks.translator import Reading, Translator
 
-EDGES = (8, 11, 14, 18)
-"""Source lengths in words at which the next bucket begins."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What was measured.
+    """What was measured. A task that gives more than numbers has a subclass of its own.
 
     Attributes:
-        pairs: how many.
-        measures: by name: bleu, chrf, exact, perplexity; entropy where the model attends, in nats; aer where true links
-            are known.
+        items: how many were tested.
+        unit: what they are, in the plural: pairs, sequences, stories.
+        measures: by name, those that `RunSettings.measures` of the task lists and that could be measured.
         signatures: what makes a measure comparable, for those that have one.
-        baselines: AER of looking along the diagonal, and of a random word each.
-        lengths: the same measures by source length in words; None where no source is as long.
+        baselines: what is reached without learning, by name.
+        baselined: the measure that the baselines are of.
+        by: what the rows of `lengths` differ in, as the heading of their first column.
+        lengths: rows of a table, all with the same keys: first the row's name, then `unit`: how many items, then
+            measures; None for what cannot be measured.
         notes: what a reader must know, such as lines that were cut.
-        translations: the outputs, in order.
     """
 
-    pairs: int
+    items: int
+    unit: str
     measures: dict[str, float]
-    signatures: dict[str, str]
-    baselines: dict[str, float]
-    lengths: list[dict[str, Any]]
-    notes: list[str]
-    translations: list[Translation] = field(repr=False)
+    signatures: dict[str, str] = field(default_factory=dict)
+    baselines: dict[str, float] = field(default_factory=dict)
+    baselined: str = ""
+    by: str = "length"
+    lengths: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the translations, as plain values."""
+        """What was measured, as plain values."""
         return {
-            "pairs": self.pairs,
+            self.unit: self.items,
+            "unit": self.unit,
             "measures": self.measures,
             "signatures": self.signatures,
             "baselines": self.baselines,
+            "baselined": self.baselined,
+            "by": self.by,
             "lengths": self.lengths,
             "notes": self.notes,
         }
-
-
-def evaluate(
-    translator: Translator,
-    pairs: Sequence[Pair],
-    search: SearchSettings | None = None,
-    batch: int = 64,
-    edges: Sequence[int] | None = None,
-) -> Evaluation:
-    """Translate the sources and compare with the targets.
-
-    Perplexity is a piece (its end mark counted), of the given targets. Entropy is the mean over those pieces of the
-    entropy, in nats, of the weights over source pieces with which the model reads them. The alignment error rate is of
-    the same weights, against the pairs' true links: a target word is linked to the source word that it received most
-    from. Words are those that the pair's links count.
-
-    Args:
-        translator: a trained one.
-        pairs: sources and the targets to compare with.
-        search: in place of the run's own.
-        batch: sentences computed together; never changes a result.
-        edges: source lengths in words at which the next bucket of `lengths` begins; `EDGES` if not given.
-    """
-    if not pairs:
-        raise DataError("there are no pairs to evaluate on; the files are empty")
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    translations = translator.translate(sources, search, batch)
-    texts = [translation.text for translation in translations]
-    readings = translator.score(sources, targets, batch)
-    language = language_of(targets)
-    linked = _Linked.of(translator, pairs, readings)
-
-    def measure(places: Sequence[int]) -> dict[str, Measured]:
-        found, wanted = [texts[at] for at in places], [targets[at] for at in places]
-        read = [readings[at] for at in places]
-        nats, tokens = -sum(one.log_probability for one in read), sum(one.tokens for one in read)
-        measured = {
-            "bleu": bleu(found, wanted, language=language),
-            "chrf": chrf(found, wanted),
-            "exact": exact_match(found, wanted),
-            "perplexity": Measured(perplexity(nats, tokens), "", tokens),
-        }
-        tables = [one.alignment for one in read if one.alignment is not None]
-        if tables:
-            measured["entropy"] = Measured(mean_row_entropy(tables), "", tokens)
-        if linked is not None:
-            measured["aer"] = Measured(linked.error(linked.predicted, places), "", len(places))
-        return measured
-
-    every = range(len(pairs))
-    measured = measure(every)
-    baselines = {}
-    if linked is not None:
-        baselines = {"diagonal": linked.error(linked.diagonal, every), "uniform": linked.error(linked.uniform, every)}
-    notes = [f"line {one.line}: {one.note}" for one in translations if one.note]
-    unfinished = sum(not one.finished for one in translations)
-    if unfinished:
-        notes.append(f"{unfinished} translations did not end by themselves and were cut off")
-    buckets = by_length([len(translator.source.words(source)) for source in sources], edges or EDGES, measure)
-    return Evaluation(
-        pairs=len(pairs),
-        measures={name: one.value for name, one in measured.items()},
-        signatures={name: one.signature for name, one in measured.items() if one.signature},
-        baselines=baselines,
-        lengths=[
-            {
-                "length": str(bucket),
-                "pairs": bucket.count,
-                **{name: None if bucket.value is None else bucket.value[name].value for name in measured},
-            }
-            for bucket in buckets
-        ],
-        notes=notes,
-        translations=translations,
-    )
-
-
-def held_out(run: Path) -> list[Pair]:
-    """The pairs that a run held out from its training."""
-    return held_apart(check(TranslationSettings, config_of(run)))[1]
-
-
-@dataclass(frozen=True)
-class _Linked:
-    """The links of each pair: true ones, those of the model, and those of two baselines that have learned nothing."""
-
-    sure: list[frozenset[Link]]
-    possible: list[frozenset[Link]]
-    predicted: list[frozenset[Link]]
-    diagonal: list[frozenset[Link]]
-    uniform: list[frozenset[Link]]
-
-    @classmethod
-    def of(cls, translator: Translator, pairs: Sequence[Pair], readings: Sequence[Reading]) -> "_Linked | None":
-        """None where the truth is not known of every pair, or where the model doesn't attend."""
-        if readings[0].alignment is None or any(pair.links is None for pair in pairs):
-            return None
-        shown = [translator.shown(reading, pair.counted) for pair, reading in zip(pairs, readings, strict=True)]
-        sizes = [(len(one.source_words), len(one.target_words)) for one in shown]
-        return cls(
-            sure=[pair.links or frozenset() for pair in pairs],
-            possible=[pair.possible or frozenset() for pair in pairs],
-            predicted=[one.links() for one in shown],
-            diagonal=[diagonal(*size) for size in sizes],
-            uniform=[uniform(*size, seed=(0, number)) for number, size in enumerate(sizes)],
-        )
-
-    def error(self, links: list[frozenset[Link]], places: Sequence[int]) -> float:
-        """The alignment error rate of these links, over some of the pairs."""
-        return alignment_error_rate(*([side[at] for at in places] for side in (links, self.sure, self.possible)))

@@ -3,22 +3,20 @@
 A recipe is one, and so is each row of a study.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.errors import ConfigError, DataError, nearest
 from regard.files import digest
 from regard.tasks.config import check, parse_yaml, read_yaml
+from regard.tasks.settings import settings_of
 
 DATA = "${data}"
 """Stands in an experiment for the folder given as --data."""
-
-Measure = Literal["bleu", "chrf", "exact", "perplexity", "entropy", "aer"]
-"""What `regard evaluate` gives; entropy needs attention, aer true links."""
 
 
 class Part(BaseModel):
@@ -48,7 +46,7 @@ class Experiment(Part):
     title: str
     minutes: float = Field(gt=0, description="Minutes that one run takes on two cores.")
     data: Data | None = None
-    evaluate: dict[str, Any] = Field(default_factory=dict, description="Test data, as in the settings' `data`.")
+    evaluate: dict[str, Any] = Field(default_factory=dict, description="Test data: the task's settings of tests.")
     edges: list[int] | None = Field(
         None, min_length=1, description="Source lengths at which the next row of the table by length begins."
     )
@@ -59,6 +57,17 @@ class Experiment(Part):
         if self.edges is not None and (self.edges != sorted(set(self.edges)) or self.edges[0] < 1):
             raise ValueError(f"`edges` are lengths from 1 on, each greater than the one before; given {self.edges}")
         return self
+
+    @property
+    def task(self) -> str:
+        """What its model is for."""
+        return str(self.config.get("task", ""))
+
+    def refuse_unknown(self, place: str, name: str, besides: Collection[str] = ()) -> None:
+        """Raise a ValueError if a name at this place is no measure of the task, nor one of those besides."""
+        known = [*settings_of(self.task).measures, *besides]
+        if name not in known:
+            raise ValueError(f"{place}: {name!r} is not one of the measures of {self.task}.{nearest(name, known)}")
 
 
 Kind = TypeVar("Kind", bound=Experiment)

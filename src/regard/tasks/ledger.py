@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field, model_validator
 
 from regard.tasks import experiment
-from regard.tasks.experiment import Experiment, Measure, Part
+from regard.tasks.experiment import Experiment, Part
 
 _ROOM = "recipes"
 
@@ -20,7 +20,7 @@ class Published(Part):
 class Band(Part):
     """The numbers that count as a reproduction."""
 
-    metric: Measure
+    metric: str = Field(description="A measure of the task.")
     at_least: float | None = None
     at_most: float | None = None
 
@@ -55,6 +55,14 @@ class Recipe(Experiment):
     bands: list[Band] = Field(min_length=1)
     ours: dict[str, Ours] = Field(description="By measure.")
     deviations: list[str] = Field(description="How the recipe differs from the paper.")
+
+    @model_validator(mode="after")
+    def _measured(self) -> "Recipe":
+        for place, band in enumerate(self.bands):
+            self.refuse_unknown(f"bands.{place}.metric", band.metric)
+        for name in self.ours:
+            self.refuse_unknown("ours", name)
+        return self
 
 
 def shipped() -> Iterator[Recipe]:

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.corpus import read_corpus
-from regard.data.settings import CorpusSettings
 from regard.tasks.config import check, merge
-from regard.tasks.evaluation import Evaluation, evaluate, held_out
+from regard.tasks.evaluation import Evaluation
 from regard.tasks.evaluations import forget_evaluation, keep_evaluation, read_evaluations
 from regard.tasks.experiment import Experiment, resolved
 from regard.tasks.fit import Say, fit
 from regard.tasks.load import load
 from regard.tasks.settings import RunSettings, settings_of
+from regard.tasks.task import task_of
 from regard.training.progress import Reporter
 from regard.training.run import RunFolder
 
@@ -26,13 +25,13 @@ class Reproduced:
         run: its folder.
         evaluation: on the experiment's test data.
         minutes: spent, training and evaluation together, this time.
-        translator: the trained model.
+        loaded: the trained model, as `regard.load` gives it.
     """
 
     run: Path
     evaluation: Evaluation
     minutes: float
-    translator: Any
+    loaded: Any
 
 
 def reproduce(
@@ -60,11 +59,10 @@ def reproduce(
     settings, test = settled(experiment, seed, data, threads), tested(experiment, data)
     fit(settings, run, resume=RunFolder(run).config.is_file(), progress=progress, say=say)
     forget_evaluation(run, experiment.name)  # after a longer training it would be of other weights
-    translator = load(run)
-    pairs = read_corpus(test) if test.given else held_out(run)
-    evaluation = evaluate(translator, pairs, edges=experiment.edges)
+    loaded = load(run)
+    evaluation = task_of(settings).evaluate(loaded, run, test)
     keep_evaluation(run, {**_key(experiment, test), **evaluation.to_json()})
-    return Reproduced(run, evaluation, (time.monotonic() - began) / 60, translator)
+    return Reproduced(run, evaluation, (time.monotonic() - began) / 60, loaded)
 
 
 def finished(
@@ -92,11 +90,14 @@ def settled(experiment: Experiment, seed: int, data: Path | None, threads: int |
     return check(settings_of(str(tree.get("task"))), tree)
 
 
-def tested(experiment: Experiment, data: Path | None) -> CorpusSettings:
-    """Where an experiment's test pairs come from."""
-    return check(CorpusSettings, resolved(experiment.evaluate, data))
+def tested(experiment: Experiment, data: Path | None) -> dict[str, Any]:
+    """What an experiment is tested on, checked, as plain values; {} for what its run holds out."""
+    tree = resolved(experiment.evaluate, data)
+    if experiment.edges is not None:
+        tree = {**tree, "edges": experiment.edges}
+    return check(settings_of(experiment.task).tests, tree).model_dump(mode="json", exclude_unset=True)
 
 
-def _key(experiment: Experiment, test: CorpusSettings) -> dict[str, Any]:
+def _key(experiment: Experiment, test: dict[str, Any]) -> dict[str, Any]:
     """By what an evaluation is known again."""
-    return {"data": experiment.name, "pairs_of": test.model_dump(mode="json"), "edges": experiment.edges}
+    return {"data": experiment.name, "test": test}

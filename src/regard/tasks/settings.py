@@ -1,20 +1,38 @@
-"""The settings of a run, by task: those of its rooms together. No torch here, so that they are read at once."""
+"""The settings of a run, by task. No torch here, so that they are read at once.
 
-from typing import Literal
+Each task's own stand in a file of their own, `<task>_settings.py`, and are imported when they are asked for.
+"""
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from importlib import import_module
+from typing import Any, ClassVar, Literal
 
-from regard.data.settings import DataSettings
-from regard.decoding.settings import SearchSettings
+from pydantic import BaseModel, ConfigDict, Field
+
 from regard.errors import ConfigError, nearest
-from regard.models.settings import RecurrentSettings
 from regard.training.settings import TrainingSettings
+
+Better = Literal["min", "max"]
+"""Whether a measure should be low or high."""
+
+
+class HeldOut(BaseModel):
+    """Test data of a task that can be tested on nothing but what a run held out from its training."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RunSettings(BaseModel):
-    """What every run has."""
+    """What every run has. A task's own settings are a subclass, with `data`, `model` and what else it needs.
+
+    Attributes:
+        tests: settings of the data that `regard evaluate`, recipes and studies test on; none given: the held-out data.
+        measures: what an evaluation tells, by name, and whether it should be low or high. Bands of recipes and columns
+            of studies are checked against it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    tests: ClassVar[type[BaseModel]] = HeldOut
+    measures: ClassVar[dict[str, Better]] = {}
 
     task: str = Field(description="What the model is for.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random choice.")
@@ -27,45 +45,20 @@ class RunSettings(BaseModel):
     training: TrainingSettings = Field(default=TrainingSettings(), description="How it is trained.")
 
 
-class TranslationSettings(RunSettings):
-    """From a sentence to a sentence, with the alignment between them."""
-
-    task: Literal["translation"] = Field("translation", description="What the model is for.")
-    data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
-    model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
-    search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
-    guided_alignment: float = Field(
-        default=0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Weight of the loss that teaches the attention the links of the data; 0: none.",
-    )
-
-    @model_validator(mode="after")
-    def _fit(self) -> "TranslationSettings":
-        if self.search.coverage_penalty and not self.model.attends:
-            raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
-        if self.guided_alignment:
-            self._guidable()
-        return self
-
-    def _guidable(self) -> None:
-        if not self.model.attends:
-            raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
-        if self.model.normalizer in ("hard", "sample", "gumbel"):
-            raise ValueError(
-                f"guided_alignment teaches weights, and model.normalizer {self.model.normalizer} draws or chooses one "
-                "position, which cannot be taught so; take softmax, sparsemax or entmax15"
-            )
-        if self.model.teacher_forcing < 1:
-            raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")
-
-
-_KINDS: dict[str, type[RunSettings]] = {"translation": TranslationSettings}
+SETTINGS: dict[str, str] = {
+    "algorithms": "regard.tasks.algorithms_settings:AlgorithmSettings",
+    "classification": "regard.tasks.classification_settings:ClassificationSettings",
+    "language": "regard.tasks.language_settings:LanguageSettings",
+    "translation": "regard.tasks.translation_settings:TranslationSettings",
+}
+"""Where each task's settings are, `module:Class`; `task.TASKS` says where the task itself is."""
 
 
 def settings_of(task: str) -> type[RunSettings]:
     """The settings class of a task; an unknown name is an error with the nearest."""
-    if task not in _KINDS:
-        raise ConfigError(f"no task is named {task!r}.{nearest(task, _KINDS)}")
-    return _KINDS[task]
+    if task not in SETTINGS:
+        raise ConfigError(f"no task is named {task!r}.{nearest(task, SETTINGS)}")
+    module, _, name = SETTINGS[task].partition(":")
+    kind: Any = getattr(import_module(module), name)
+    assert issubclass(kind, RunSettings)
+    return kind

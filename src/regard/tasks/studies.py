@@ -5,32 +5,26 @@ question (orders of reading, lengths beyond those of training) is a new file and
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from regard.errors import ConfigError, nearest
 from regard.tasks import experiment
 from regard.tasks.config import merge
-from regard.tasks.experiment import Experiment, Measure, Part
+from regard.tasks.experiment import Experiment, Part
 
 _ROOM = "studies"
 
-Column = Literal[
-    "bleu",
-    "chrf",
-    "exact",
-    "perplexity",
-    "entropy",
-    "aer",
+TRAINING_COLUMNS = (
     "tokens_per_second",
     "tokens_per_processor_second",
     "parameters",
     "steps",
     "minutes",
     "processor_minutes",
-]
-"""What a table can show: what `regard evaluate` measures, and what a run's `results.json` says of its training."""
+)
+"""What a run's `results.json` says of its training; the other columns of a table are measures of its task."""
 
 
 class Row(Part):
@@ -42,9 +36,9 @@ class Row(Part):
 
 
 class Lengths(Part):
-    """A measure by source length, as a table and as lines in a picture."""
+    """A measure by length, as a table and as lines in a picture."""
 
-    measure: Measure
+    measure: str = Field(description="A measure of the task.")
     rows: list[str] | None = Field(None, min_length=1, description="The rows that are shown; all if left out.")
 
 
@@ -52,12 +46,16 @@ class Study(Experiment):
     """One question and the rows that answer it."""
 
     terms: list[str] = Field(min_length=1, description="What is equal for all rows, and what else a reader must know.")
-    columns: list[Column] = Field(min_length=1, description="What the table shows.")
+    columns: list[str] = Field(min_length=1, description="What the table shows: measures, and `TRAINING_COLUMNS`.")
     lengths: Lengths | None = None
     rows: list[Row] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _named(self) -> "Study":
+        for place, column in enumerate(self.columns):
+            self.refuse_unknown(f"columns.{place}", column, TRAINING_COLUMNS)
+        if self.lengths is not None:
+            self.refuse_unknown("lengths.measure", self.lengths.measure)
         names = [row.name for row in self.rows]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

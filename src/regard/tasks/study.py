@@ -13,7 +13,7 @@ from typing import Any
 from regard.errors import RegardError
 from regard.tasks.fit import Say
 from regard.tasks.reproduce import finished, reproduce
-from regard.tasks.studies import Row, Study
+from regard.tasks.studies import TRAINING_COLUMNS, Row, Study
 from regard.training.interrupt import Interrupted
 from regard.training.progress import Reporter
 from regard.training.run import RunFolder
@@ -29,9 +29,10 @@ class Outcome:
         row: of the study.
         seed: of the run.
         values: by column, those that there are: a model without attention has no entropy.
-        lengths: the measures by source length, as `Evaluation.lengths`.
+        lengths: the measures by length, as `Evaluation.lengths`.
         signatures: of the measures that have one.
         failure: why there are no values; None if there are.
+        unit, by: what was counted, and what the rows of `lengths` differ in, as in an `Evaluation`.
     """
 
     row: Row
@@ -40,6 +41,8 @@ class Outcome:
     lengths: list[dict[str, Any]] = field(default_factory=list)
     signatures: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
+    unit: str = "items"
+    by: str = "length"
 
 
 def run_study(
@@ -95,13 +98,12 @@ def _outcome(row: Row, seed: int, run: Path, entry: dict[str, Any] | None) -> Ou
     if entry is None:
         return Outcome(row, seed, failure="begun, not finished" if RunFolder(run).config.is_file() else NOT_RUN)
     values = {**_training(RunFolder(run).read_results()), **entry["measures"]}
-    return Outcome(row, seed, values, entry["lengths"], entry["signatures"])
+    return Outcome(row, seed, values, entry["lengths"], entry["signatures"], None, entry["unit"], entry["by"])
 
 
 def _training(results: dict[str, Any]) -> dict[str, float]:
     """What a run's results say of its training, by column."""
-    names = ("parameters", "steps", "tokens_per_second", "tokens_per_processor_second")
-    values = {name: results[name] for name in names}
+    values = {name: results[name] for name in TRAINING_COLUMNS if not name.endswith("minutes")}
     values["minutes"] = results["seconds"] / 60
     values["processor_minutes"] = results["processor_seconds"] / 60
     return values

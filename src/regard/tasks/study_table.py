@@ -1,4 +1,4 @@
-"""What came of a study, as people read it: a table, the same as Markdown and JSON, and lines by source length."""
+"""What came of a study, as people read it: a table, the same as Markdown and JSON, and lines by length."""
 
 import math
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ _HEADINGS: dict[str, tuple[str, str]] = {
     "minutes": ("minutes", ".1f"),
     "processor_minutes": ("processor min.", ".1f"),
 }
-"""What a column is called, and how its numbers are written."""
+"""What a column is called, and how its numbers are written; others are called by their names."""
 
 
 def table(study: Study, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows; with several seeds a cell is their mean, then the least and the greatest."""
-    heads = ["row", "", *(_HEADINGS[column][0] for column in study.columns)]
+    heads = ["row", "", *(_heading(column) for column in study.columns)]
     failed = any(one.failure for one in outcomes)
     rows = []
     for row, those in by_row(outcomes):
@@ -41,30 +41,48 @@ def table(study: Study, outcomes: Sequence[Outcome]) -> tuple[list[str], list[li
 
 
 def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], language: str = "en") -> View:
-    """A measure by source length: a line a row, the mean over its seeds."""
+    """A measure by length: a line a row, the mean over its seeds."""
     shown = [
         (row, those)
         for row, those in by_row(outcomes)
         if (lengths.rows is None or row.name in lengths.rows) and any(one.lengths for one in those)
     ]
-    buckets = next((one.lengths for _, those in shown for one in those if one.lengths), [])
-    labels = [bucket["length"] for bucket in buckets]
+    first = next((one for _, those in shown for one in those if one.lengths), None)
+    buckets = first.lengths if first is not None else []
+    column = next(iter(buckets[0])) if buckets else ""
+    places = [bucket[column] for bucket in buckets]
+    labels = list(map(str, places))
     values = [
         [
-            mean([bucket.get(lengths.measure) for one in those for bucket in one.lengths if bucket["length"] == label])
-            for label in labels
+            mean([bucket.get(lengths.measure) for one in those for bucket in one.lengths if bucket[column] == place])
+            for place in places
         ]
         for _, those in shown
     ]
-    name = _HEADINGS[lengths.measure][0]
-    matrix = Matrix(values, [row.title for row, _ in shown], labels, name, *_AXES[language])
-    pairs = ", ".join(f"{bucket['length']}: {bucket['pairs']:,}" for bucket in buckets)
-    notes = [_PAIRS[language].format(pairs=pairs)] if pairs else []
+    by, unit = (first.by, first.unit) if first is not None else ("length", "items")
+    told = {"by": _word(by, language), "unit": _word(unit, language)}
+    matrix = Matrix(
+        values, [row.title for row, _ in shown], labels, _heading(lengths.measure), _word("model", language), told["by"]
+    )
+    counts = ", ".join(f"{label}: {bucket[unit]:,}" for label, bucket in zip(labels, buckets, strict=True))
+    notes = [_COUNTS[language].format(counts=counts, **told)] if counts else []
     return View("lines", study.title, [matrix], notes, language)
 
 
-_AXES = {"en": ("model", "words in the source"), "zh": ("模型", "原文词数")}
-_PAIRS = {"en": "Test pairs by source words: {pairs}.", "zh": "各长度（原文词数）的测试句对数：{pairs}。"}
+_COUNTS = {"en": "Test {unit} by {by}: {counts}.", "zh": "各长度（{by}）的测试{unit}数：{counts}。"}
+_CHINESE = {"model": "模型", "source words": "原文词数", "length": "长度", "items": "项", "pairs": "句对"}
+
+
+def _word(english: str, language: str) -> str:
+    return _CHINESE.get(english, english) if language == "zh" else english
+
+
+def _heading(column: str) -> str:
+    return _HEADINGS[column][0] if column in _HEADINGS else column.replace("_", " ")
+
+
+def _format(column: str) -> str:
+    return _HEADINGS[column][1] if column in _HEADINGS else ".4g"
 
 
 def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
@@ -72,16 +90,20 @@ def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
     blocks = [f"# {study.title}", _markdown_table(*table(study, outcomes))]
     blocks.append("\n".join(f"- {' '.join(term.split())}" for term in study.terms))
     signatures = {name: text for one in outcomes for name, text in one.signatures.items()}
-    blocks += [f"{_HEADINGS[name][0]}: `{text}`" for name, text in signatures.items() if name in study.columns]
+    blocks += [f"{_heading(name)}: `{text}`" for name, text in signatures.items() if name in study.columns]
     if study.lengths is not None:
         view = lengths_view(study, study.lengths, outcomes)
         [matrix] = view.matrices
-        written = _HEADINGS[study.lengths.measure][1]
+        written = _format(study.lengths.measure)
         rows = [
             [label, *(_written(value, written) for value in values)]
             for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True)
         ]
-        blocks += [f"{matrix.title} by source words:", _markdown_table(["", *matrix.columns], rows), *view.notes]
+        blocks += [
+            f"{matrix.title} by {matrix.column_axis}:",
+            _markdown_table(["", *matrix.columns], rows),
+            *view.notes,
+        ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -109,7 +131,7 @@ def to_json(study: Study, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _cell(column: str, values: Sequence[float | None]) -> str:
-    written = _HEADINGS[column][1]
+    written = _format(column)
     there = [value for value in values if value is not None]
     middle = _written(mean(there), written)
     if len(there) < 2 or min(there) == max(there):

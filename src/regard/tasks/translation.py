@@ -1,6 +1,7 @@
 """The task of translation: pairs of sentences in, a recurrent translator out, which shows where it looks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,24 +11,33 @@ from torch import nn
 from regard.attention.normalize import normalizers
 from regard.attention.score import scores
 from regard.data.batching import TextBatch
+from regard.data.corpus import read_corpus
 from regard.data.settings import ORIGINS
 from regard.data.vocabulary import SPECIALS
+from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
 from regard.metrics.text import bleu, exact_match
 from regard.models.guided import guidance_of, guided_objective
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.settings import RecurrentSettings
+from regard.tasks.alignment_view import Units, alignment_view
+from regard.tasks.config import check
 from regard.tasks.corpus import Corpus, language_of, prepare_corpus
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.settings import Better
 from regard.tasks.task import Task
+from regard.tasks.translation_evaluation import TranslationEvaluation, evaluate, held_out
+from regard.tasks.translation_settings import TestedPairs, TranslationSettings
 from regard.tasks.translator import Translator, load_translator
+from regard.views.view import View
 
 _SAMPLE = 200
 """Validation pairs that are translated, for BLEU and exact match; the loss is over all of them."""
 
-_BETTER = {"loss": "min", "bleu": "max", "exact": "max"}
-"""What a validation tells, and whether it should be low or high."""
+_MONITORS: dict[str, Better] = {"loss": "min", "bleu": "max", "exact": "max"}
+
+_SHOWN = 5
+"""Test sentences whose alignment is shown at the end of a recipe."""
 
 
 def _model(settings: TranslationSettings, corpus: Corpus) -> RecurrentTranslator:
@@ -98,13 +108,6 @@ def _problems(tree: dict[str, Any]) -> list[str]:
             lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
     if not lines:
         lines += _part_problems(named)
-    training = tree.get("training")
-    watched = training if isinstance(training, dict) else {}
-    monitor, better = watched.get("monitor", "loss"), watched.get("better", "min")
-    if monitor not in _BETTER:
-        lines.append(f"training.monitor: no measure is named {monitor!r}.{nearest(str(monitor), _BETTER)}")
-    elif better in ("min", "max") and better != _BETTER[monitor]:
-        lines.append(f"training.better: {monitor} should be {_BETTER[monitor]}; set training.better={_BETTER[monitor]}")
     data = tree.get("data")
     if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in (*ORIGINS, "target")):
         lines.append(
@@ -127,8 +130,29 @@ def _part_problems(model: dict[str, Any]) -> list[str]:
     return []
 
 
-def _view(translator: Translator, text: str, **options: Any) -> Any:
-    return translator.view(text, **options)
+def _view(
+    translator: Translator,
+    text: str | None,
+    *,
+    target: str | None = None,
+    search: SearchSettings | None = None,
+    units: Units = "pieces",
+    language: str = "en",
+) -> View:
+    if text is None:
+        raise ConfigError("say what to translate: regard show RUN TEXT")
+    return translator.view(text, target=target, search=search, units=units, language=language)
+
+
+def _evaluate(translator: Translator, run: Path, test: dict[str, Any]) -> TranslationEvaluation:
+    tested = check(TestedPairs, test)
+    return evaluate(translator, read_corpus(tested) if tested.given else held_out(run), edges=tested.edges)
+
+
+def _examples(translator: Translator, evaluation: TranslationEvaluation) -> View | None:
+    """The alignments of a few test sentences that fit a terminal."""
+    some = [one for one in evaluation.translations if one.alignment is not None and 4 <= len(one.source_words) <= 12]
+    return alignment_view([one.shown().matrix("words") for one in some[:_SHOWN]]) if some else None
 
 
 TASK = Task(
@@ -141,4 +165,8 @@ TASK = Task(
     predict=load_translator,
     view=_view,
     problems=_problems,
+    evaluate=_evaluate,
+    measures=TranslationSettings.measures,
+    examples=_examples,
+    monitors=_MONITORS,
 )

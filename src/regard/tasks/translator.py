@@ -14,15 +14,17 @@ from regard.data.vocabulary import BEGIN, END, PADDING, SPECIALS
 from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
 from regard.decoding.settings import SearchSettings
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 from regard.layers.decoder import Decoder
+from regard.models.posterior import posterior as posterior_of
 from regard.models.recurrent import RecurrentTranslator
+from regard.models.recurrent_decoder import RecurrentDecoder
 from regard.tasks.alignment_view import Alignment, Units, alignment_view
 from regard.tasks.config import check
 from regard.tasks.corpus import load_tokenizers
 from regard.tasks.outputs import Output, Translation, output_of
 from regard.tasks.runs import open_run
-from regard.tasks.settings import TranslationSettings
+from regard.tasks.translation_settings import TranslationSettings
 from regard.training.checkpoint import load_weights
 from regard.views.view import View
 
@@ -153,7 +155,13 @@ class Translator:
         """How the model reads given translations; see `read`."""
         return list(self.read(zip(sources, targets, strict=True), batch))
 
-    def read(self, pairs: Iterable[tuple[str, str]], batch: int = 64, chunk: int | None = None) -> Iterator[Reading]:
+    def read(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        batch: int = 64,
+        chunk: int | None = None,
+        posterior: bool = False,
+    ) -> Iterator[Reading]:
         """How the model reads given translations, in order, while they come: 16 batches at a time are in memory.
 
         An empty source is read as its end mark alone. A side above the model's limit is cut, and the reading says so.
@@ -162,16 +170,23 @@ class Translator:
             pairs: a source and its translation each, without line breaks.
             batch: pairs computed together; changes a result by no more than float32 rounds.
             chunk: pairs taken before the first reading comes, 16 batches by default.
+            posterior: the alignment says where each word came from, judged when it is known (see `models.posterior`),
+                in place of where the model looked before it knew it.
 
         Raises:
             DataError: a text is not valid Unicode.
+            RegardError: a posterior is asked for that the model does not have.
         """
         sentences = (
             (self.read_source(source, line), self.read_target(target, line))
             for line, (source, target) in enumerate(pairs, start=1)
         )
+
+        def score(pairs: list[tuple[Sentence, Sentence]]) -> list[Reading]:
+            return self._score(pairs, posterior)
+
         # No pair is empty: each has at least its end mark.
-        yield from in_order(sentences, lambda pair: len(pair[0].ids) + 1, batch, self._score, empty=_never, chunk=chunk)
+        yield from in_order(sentences, lambda pair: len(pair[0].ids) + 1, batch, score, empty=_never, chunk=chunk)
 
     def view(
         self,
@@ -260,16 +275,21 @@ class Translator:
         return translations
 
     @torch.no_grad()
-    def _score(self, pairs: list[tuple[Sentence, Sentence]]) -> list[Reading]:
+    def _score(self, pairs: list[tuple[Sentence, Sentence]], posterior: bool) -> list[Reading]:
         source, lengths = self._sources([one for one, _ in pairs])
         targets = [[*other.ids, END] for _, other in pairs]
         wanted = self._padded(targets)
         inputs = torch.cat([wanted.new_full((len(pairs), 1), BEGIN), wanted[:, :-1]], dim=1)
         self.model.eval()
-        decoder = self.model.decoder
-        step = decoder.step(decoder.start(self.model.encode(source, lengths), len(pairs)), inputs)
+        decoder, memory = self.model.decoder, self.model.encode(source, lengths)
+        step = decoder.step(decoder.start(memory, len(pairs)), inputs)
         chosen = step.logits.log_softmax(-1).gather(-1, wanted.unsqueeze(-1)).squeeze(-1).double().cpu()
-        weights = None if decoder.alignment is None else step.attended[decoder.alignment].weights.cpu()
+        if posterior:
+            if not isinstance(decoder, RecurrentDecoder):
+                raise RegardError("a posterior is of one model; give one run, not several as one")
+            weights = posterior_of(decoder, memory, inputs, wanted).cpu()
+        else:
+            weights = None if decoder.alignment is None else step.attended[decoder.alignment].weights.cpu()
         readings = []
         for row, (one, other) in enumerate(pairs):
             rows, columns = len(other.ids) + 1, len(one.ids) + 1

@@ -1,0 +1,62 @@
+"""The settings of a run of translation, and of its tests."""
+
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from regard.data.settings import CorpusSettings, DataSettings
+from regard.decoding.settings import SearchSettings
+from regard.models.settings import RecurrentSettings
+from regard.tasks.settings import Better, RunSettings
+
+
+class TestedPairs(CorpusSettings):
+    """Pairs to test on, and how they are divided by length."""
+
+    edges: list[int] | None = Field(
+        default=None, min_length=1, description="source lengths in words at which the next row by length begins"
+    )
+
+
+class TranslationSettings(RunSettings):
+    """From a sentence to a sentence, with the alignment between them."""
+
+    tests: ClassVar[type[BaseModel]] = TestedPairs
+    measures: ClassVar[dict[str, Better]] = {
+        "bleu": "max",
+        "chrf": "max",
+        "exact": "max",
+        "perplexity": "min",
+        "entropy": "min",
+        "aer": "min",
+    }
+
+    task: Literal["translation"] = Field("translation", description="What the model is for.")
+    data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
+    model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
+    search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
+    guided_alignment: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight of the loss that teaches the attention the links of the data; 0: none.",
+    )
+
+    @model_validator(mode="after")
+    def _fit(self) -> "TranslationSettings":
+        if self.search.coverage_penalty and not self.model.attends:
+            raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
+        if self.guided_alignment:
+            self._guidable()
+        return self
+
+    def _guidable(self) -> None:
+        if not self.model.attends:
+            raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
+        if self.model.normalizer in ("hard", "sample", "gumbel"):
+            raise ValueError(
+                f"guided_alignment teaches weights, and model.normalizer {self.model.normalizer} draws or chooses one "
+                "position, which cannot be taught so; take softmax, sparsemax or entmax15"
+            )
+        if self.model.teacher_forcing < 1:
+            raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")
