@@ -36,6 +36,12 @@ Threshold = Annotated[
     typer.Option("--threshold", min=0, max=1, help="Link every weight of at least this, not each word's highest.",
                  show_default=False),
 ]  # fmt: skip
+Posterior = Annotated[
+    bool,
+    typer.Option(
+        "--posterior", help="Where each word came from, judged when it is known, not where was looked before."
+    ),
+]
 Gold = Annotated[
     Path | None, typer.Option("--gold", help="True links, a line a pair: print the error rates.", show_default=False)
 ]
@@ -54,7 +60,7 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed toget
     examples="""
     regard align runs/fr-en "le chat dort" "the cat sleeps"
     regard align runs/fr-en test.fr test.en --reverse runs/en-fr --out test.links
-    regard align runs/fr-en test.fr test.en --format jsonl --soft
+    regard align runs/fr-en test.fr test.en --posterior --format jsonl --soft
     regard align runs/fr-en test.fr test.en --reverse runs/en-fr --gold gold.links --links-from 1
     """,
 )
@@ -70,6 +76,7 @@ def align(
     words: Words = "whitespace",
     first: First = 0,
     threshold: Threshold = None,
+    posterior: Posterior = False,
     gold: Gold = None,
     gold_reversed: GoldReversed = False,
     format: Format = "pharaoh",
@@ -83,6 +90,8 @@ def align(
     The run reads each translation word by word; a target word is linked to the source word that it received most from.
     A line in is a line out, in order and in constant memory. With --gold a table of error rates is printed in place of
     the links (--out writes them as well): each direction, each way to join both, and two baselines that know nothing.
+    --posterior asks what the model really used: the weights before a word is known, times how well each source position
+    alone explains the word.
     """
     if symmetrize is not None and reverse is None:
         raise ConfigError("--symmetrize joins two directions: name a run of the other one with --reverse RUN")
@@ -111,7 +120,9 @@ def align(
             raise DataError("there are no pairs to measure: the files are empty")
         true = with_links(given, gold, first=first, counted=words, target_first=gold_reversed)
         pairs = iter([(pair.source, pair.target) for pair in given])
-    found = align_pairs(forward, pairs, backward=backward, counted=words, threshold=threshold, batch=batch)
+    found = align_pairs(
+        forward, pairs, backward=backward, counted=words, threshold=threshold, posterior=posterior, batch=batch
+    )
     told = _Warned(found)
     if true is None or out_ is not None:
         kept = []

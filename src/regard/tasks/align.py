@@ -21,7 +21,7 @@ class Aligned:
 
     Attributes:
         source_words, target_words: what the links count.
-        weights: `(target words, source words)`, as the run reads the target.
+        weights: `(target words, source words)`, as the run reads the target; or posteriors of the links.
         forward: links (source word, target word): for each target word the source word that it received most from, or
             all from which it received at least the threshold.
         backward: the same by the run of the other direction, so one for each source word; None without one.
@@ -49,11 +49,13 @@ def align(
     backward: Translator | None = None,
     counted: Counted = "whitespace",
     threshold: float | None = None,
+    posterior: bool = False,
     batch: int = 64,
 ) -> Iterator[Aligned]:
     """Align pairs, in order, while they are being read.
 
-    The row of a target word is of the step that predicts it, teacher-forced, whichever order the decoder has.
+    The row of a target word is of the step that predicts it, teacher-forced, whichever order the decoder has: where the
+    model looks before it knows the word. The posterior says where the word came from, once it is known.
 
     Args:
         forward: a run from source to target.
@@ -61,6 +63,7 @@ def align(
         backward: a run from target to source.
         counted: what a word is.
         threshold: link every weight of at least this, in place of each row's highest.
+        posterior: take posteriors of the links in place of attention's weights (see `models.posterior`).
         batch: pairs computed together.
 
     Raises:
@@ -70,8 +73,10 @@ def align(
         if one is not None and one.model.decoder.alignment is None:
             raise RegardError("a run without attention (model.attention is none) has no alignment; take another run")
     pairs, turned = tee(pairs)
-    others = None if backward is None else backward.read(((target, source) for source, target in turned), batch)
-    for reading in forward.read(pairs, batch):
+    others = None
+    if backward is not None:
+        others = backward.read(((target, source) for source, target in turned), batch, posterior=posterior)
+    for reading in forward.read(pairs, batch, posterior=posterior):
         shown = forward.shown(reading, counted)
         weights, notes = shown.between_words(), list(reading.notes)
         back = None
