@@ -3,7 +3,7 @@
 words ── embedding ── reader (LSTM, LSTMN, …) ── pooling (mean, maximum, learned queries) ── linear ── labels
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from regard.models.classifier_settings import ClassifierFields
 from regard.models.reader import make_reader
 
 
+@runtime_checkable
 class Sentences(Protocol):
     """What training reads: ids padded on the right, the words of each sentence, and the number of its label."""
 

@@ -1,7 +1,7 @@
 """What reads text for a model: vectors in, a state at each of them, from left to right and from any point on."""
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from regard.layers.sequence import Tick
 from regard.models.lstm_settings import LSTMSettings
 
 
+@runtime_checkable
 class Reader(Protocol):
     """An `nn.Module`. A position depends on those up to it alone, so that padding on the right changes nothing.
 
