@@ -53,6 +53,7 @@ for _name in (
     "solve",
     "write",
     "classify",
+    "answer",
     "score",
     "align",
     "evaluate",

@@ -4,7 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from regard.models.dnc_settings import DNCSettings
+from regard.models.fixed_settings import FixedSettings
+from regard.models.key_value_settings import KeyValueSettings
 from regard.models.lstm_settings import LSTMSettings
+from regard.models.lstmn_settings import LSTMNSettings
 from regard.models.ntm_settings import NTMSettings
 
-SequenceSettings = Annotated[LSTMSettings | NTMSettings, Field(discriminator="kind")]
+SequenceSettings = Annotated[
+    DNCSettings | FixedSettings | KeyValueSettings | LSTMNSettings | LSTMSettings | NTMSettings,
+    Field(discriminator="kind"),
+]

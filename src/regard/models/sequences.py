@@ -8,6 +8,10 @@ from regard.layers.sequence import SequenceModel
 
 KINDS: dict[str, tuple[str, str]] = {
     "lstm": ("regard.models.lstm", "LSTMSequence"),
+    "fixed": ("regard.models.fixed", "FixedContext"),
+    "key_value": ("regard.models.key_value", "KeyValue"),
+    "dnc": ("regard.models.dnc", "DifferentiableNeuralComputer"),
+    "lstmn": ("regard.models.lstmn", "LSTMN"),
     "ntm": ("regard.models.ntm", "NeuralTuringMachine"),
 }
 """Module and class of each kind: `Class(settings, inputs, outputs)`."""

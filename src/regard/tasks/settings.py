@@ -49,6 +49,7 @@ SETTINGS: dict[str, str] = {
     "algorithms": "regard.tasks.algorithms_settings:AlgorithmSettings",
     "classification": "regard.tasks.classification_settings:ClassificationSettings",
     "language": "regard.tasks.language_settings:LanguageSettings",
+    "reading": "regard.tasks.reading_settings:ReadingSettings",
     "translation": "regard.tasks.translation_settings:TranslationSettings",
 }
 """Where each task's settings are, `module:Class`; `task.TASKS` says where the task itself is."""

@@ -89,6 +89,7 @@ TASKS = {
     "algorithms": "regard.tasks.algorithms",
     "classification": "regard.tasks.classification",
     "language": "regard.tasks.language",
+    "reading": "regard.tasks.reading",
     "translation": "regard.tasks.translation",
 }
 """Where each task is; they are imported when asked for."""
