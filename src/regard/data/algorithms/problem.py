@@ -11,17 +11,30 @@ from regard.errors import ConfigError, DataError, nearest
 
 
 class Item(NamedTuple):
-    """One sequence: it is read row by row, and then, while nothing more is given, the answer is to be said.
+    """One sequence: it is read row by row, and while nothing more is given, the answer is to be said.
 
     Attributes:
         question: `(steps, inputs)`.
         answer: `(steps, outputs)`, bits.
         length: what the problem counts as its length.
+        within: the rows of the question, all 0, while which the answer is said; if none, it is said behind them.
     """
 
     question: np.ndarray
     answer: np.ndarray
     length: int
+    within: tuple[int, ...] = ()
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The time step of each row of the answer."""
+        behind = np.arange(len(self.question), len(self.question) + len(self.answer))
+        return np.array(self.within) if self.within else behind
+
+    @property
+    def time(self) -> int:
+        """How many time steps there are."""
+        return max(len(self.question), int(self.asked.max(initial=-1)) + 1)
 
 
 class Problem(Protocol):
@@ -66,6 +79,8 @@ _PROBLEMS = {
     "copy": ("regard.data.algorithms.copy", "Copy"),
     "repeat_copy": ("regard.data.algorithms.copy", "RepeatCopy"),
     "recall": ("regard.data.algorithms.recall", "Recall"),
+    "count_and_recall": ("regard.data.algorithms.count_and_recall", "CountAndRecall"),
+    "reuse_copy": ("regard.data.algorithms.reuse", "ReuseCopy"),
     "priority_sort": ("regard.data.algorithms.sort", "PrioritySort"),
 }
 

@@ -39,15 +39,14 @@ class SequenceBatch:
 
     @staticmethod
     def of(items: Sequence[Item]) -> "SequenceBatch":
-        time = max(len(item.question) + len(item.answer) for item in items)
+        time = max(item.time for item in items)
         first = items[0]
         inputs = np.zeros((len(items), time, first.question.shape[1]), np.float32)
         answers = np.zeros((len(items), time, first.answer.shape[1]), np.float32)
         asked = np.zeros((len(items), time), bool)
         for row, item in enumerate(items):
-            middle = len(item.question)
-            end = middle + len(item.answer)
-            inputs[row, :middle], answers[row, middle:end], asked[row, middle:end] = item.question, item.answer, True
+            inputs[row, : len(item.question)] = item.question
+            answers[row, item.asked], asked[row, item.asked] = item.answer, True
         given, wanted, when = map(torch.from_numpy, (inputs, answers, asked))
         return SequenceBatch(given, wanted, when, [item.length for item in items])
 

@@ -67,7 +67,43 @@ class PrioritySortSettings(SequencesSettings):
     kept: float = Field(default=0.8, gt=0, le=1, description="The share of rows asked for, rounded up: 16 of 20.")
 
 
+class CountAndRecallSettings(SequencesSettings):
+    """Say how often a key came and its last value; a length counts pairs."""
+
+    problem: Literal["count_and_recall"] = Field(
+        "count_and_recall", description="Pairs of a key and a value; of one key its count and its last value are asked."
+    )
+    longest: int = Field(default=8, ge=1, description="The largest number of pairs.")
+    key_bits: int = Field(default=6, ge=1, le=62, description="Bits of a key.")
+    value_bits: int = Field(default=4, ge=1, le=62, description="Bits of a value.")
+    most: int = Field(default=3, ge=1, description="The largest number of times that a key comes.")
+
+    @model_validator(mode="after")
+    def _enough_keys(self) -> "CountAndRecallSettings":
+        if 2**self.key_bits < 2 * self.longest:
+            raise ValueError(
+                f"{self.longest} pairs may need as many keys, and there are {2**self.key_bits} of {self.key_bits} bits; "
+                "give more key_bits, so that half of them stay free"
+            )
+        return self
+
+
+class ReuseCopySettings(SequencesSettings):
+    """Say the rows of each episode after it, in a memory smaller than all of them; a length counts episodes."""
+
+    problem: Literal["reuse_copy"] = Field("reuse_copy", description="Episodes of rows, each to be said again.")
+    longest: int = Field(default=4, ge=1, description="The largest number of episodes.")
+    bits: int = Field(default=4, ge=1, description="Bits of a row.")
+    rows: int = Field(default=4, ge=1, description="Rows of an episode at most; each number is drawn equally often.")
+
+
 AlgorithmData = Annotated[
-    CopySettings | RepeatCopySettings | RecallSettings | PrioritySortSettings, Field(discriminator="problem")
+    CopySettings
+    | RepeatCopySettings
+    | RecallSettings
+    | PrioritySortSettings
+    | CountAndRecallSettings
+    | ReuseCopySettings,
+    Field(discriminator="problem"),
 ]
 """The settings of one problem; `problem` says which."""

@@ -1,0 +1,86 @@
+"""Count and recall: how often did a key come, and which value came with it last? One problem for every memory."""
+
+import numpy as np
+
+from regard.data.algorithms.problem import Item, read_rows, write_row
+from regard.data.algorithms.settings import CountAndRecallSettings
+from regard.data.chance import Chance
+from regard.errors import ConfigError, DataError
+
+
+class CountAndRecall:
+    """Pairs of a key and a value, then a mark with one of the keys; the answer is one row: the count, then the value.
+
+    Inputs: the key, the value, the mark. Outputs: the count as a binary number, the value. Every key of a stream comes
+    1, 2, … or `most` times, each equally often while there is room, so what is counted cannot be told from the length.
+    """
+
+    def __init__(self, settings: CountAndRecallSettings) -> None:
+        self.key_bits, self.value_bits, self.most = settings.key_bits, settings.value_bits, settings.most
+        self.count_bits = settings.most.bit_length()
+        self.inputs, self.outputs = self.key_bits + self.value_bits + 1, self.count_bits + self.value_bits
+        key, value = (f"{'01' * bits:.{bits}}" for bits in (self.key_bits, self.value_bits))
+        self.form = f"pairs key:value with spaces between, then ? and one of the keys, as in {key}:{value} … ? {key}"
+
+    def draw(self, chance: Chance, length: int) -> Item:
+        counts: dict[int, int] = {}
+        room = length
+        while room:
+            if len(counts) == 2**self.key_bits:
+                raise ConfigError(
+                    f"{length} pairs are asked for, and {2**self.key_bits} keys of {self.key_bits} bits that come at "
+                    f"most {self.most} times each are too few; give more key_bits"
+                )
+            key = chance.below(2**self.key_bits)
+            if key not in counts:
+                counts[key] = 1 + chance.below(min(self.most, room))
+                room -= counts[key]
+        asked = chance.choose(list(counts))
+        keys = chance.shuffled([key for key, count in counts.items() for _ in range(count)])
+        values = [chance.below(2**self.value_bits) for _ in keys]
+        rows = np.concatenate([_bits(keys, self.key_bits), _bits(values, self.value_bits)], axis=-1)
+        return self._item(rows, _bits([asked], self.key_bits)[0])
+
+    def read(self, text: str) -> Item:
+        given, mark, asked = text.partition("?")
+        if not mark:
+            raise DataError("there is no question: a ? and one of the keys")
+        pairs = [word.partition(":") for word in given.split()]
+        keys = read_rows([key for key, _, _ in pairs], self.key_bits)
+        values = read_rows([value for _, _, value in pairs], self.value_bits)
+        wanted = read_rows(asked.split(), self.key_bits)
+        if len(wanted) != 1:
+            raise DataError(f"{len(wanted)} keys are asked for; expected one")
+        came = int((keys == wanted).all(-1).sum())
+        if not 1 <= came <= self.most:
+            raise DataError(f"the key asked for comes {came} times; expected 1 to {self.most}")
+        return self._item(np.concatenate([keys, values], axis=-1), wanted[0])
+
+    def write(self, bits: np.ndarray) -> str:
+        return " ".join(
+            f"{int(write_row(row[: self.count_bits]), 2)}:{write_row(row[self.count_bits :])}" for row in bits
+        )
+
+    def rows(self, item: Item) -> list[str]:
+        written = [(write_row(row[: self.key_bits]), write_row(row[self.key_bits : -1])) for row in item.question]
+        return [*(f"{key}:{value}" for key, value in written[:-1]), f"? {written[-1][0]}"]
+
+    def sources(self, item: Item) -> list[int | None]:
+        return [self._places(item.question[:-1], item.question[-1, : self.key_bits])[-1]]
+
+    def _places(self, rows: np.ndarray, key: np.ndarray) -> list[int]:
+        """Where a key comes."""
+        return np.flatnonzero((rows[:, : self.key_bits] == key).all(-1)).tolist()
+
+    def _item(self, rows: np.ndarray, key: np.ndarray) -> Item:
+        question = np.zeros((len(rows) + 1, self.inputs), np.float32)
+        question[:-1, :-1] = rows
+        question[-1, : self.key_bits], question[-1, -1] = key, 1
+        places = self._places(rows, key)
+        count = _bits([len(places)], self.count_bits)[0]
+        return Item(question, np.concatenate([count, rows[places[-1], self.key_bits :]])[None], len(rows))
+
+
+def _bits(numbers: list[int], width: int) -> np.ndarray:
+    """Each number as a row of bits, the greatest first."""
+    return (np.array(numbers)[:, None] >> np.arange(width)[::-1] & 1).astype(np.float32)

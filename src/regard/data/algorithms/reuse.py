@@ -1,0 +1,58 @@
+"""Copy in several episodes, of more rows than a memory has slots (Graves et al. 2016: a memory that is used again)."""
+
+import numpy as np
+
+from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.settings import ReuseCopySettings
+from regard.data.chance import Chance
+from regard.errors import DataError
+
+
+class ReuseCopy:
+    """Rows of bits, a mark, the rows said again; then the next rows, and so on.
+
+    All rows of a sequence may be more than a memory has slots, but those of one episode are few: whoever frees what it
+    has said can go on for ever. Inputs: the bits, a mark beside each row, and the mark that asks.
+    """
+
+    def __init__(self, settings: ReuseCopySettings) -> None:
+        self.bits, self.most = settings.bits, settings.rows
+        self.inputs, self.outputs = self.bits + 2, self.bits
+        one = f"{'01' * self.bits:.{self.bits}}"
+        self.form = f"rows of {self.bits} bits with spaces between, and | between episodes, as in {one} {one} | {one}"
+
+    def draw(self, chance: Chance, length: int) -> Item:
+        return self._item([draw_bits(chance, 1 + chance.below(self.most), self.bits) for _ in range(length)])
+
+    def read(self, text: str) -> Item:
+        episodes = []
+        for number, part in enumerate(text.split("|"), 1):
+            try:
+                episodes.append(read_rows(part.split(), self.bits))
+            except DataError as error:
+                raise DataError(f"episode {number}: {error}") from error
+        return self._item(episodes)
+
+    def write(self, bits: np.ndarray) -> str:
+        return " ".join(map(write_row, bits))
+
+    def rows(self, item: Item) -> list[str]:
+        return [
+            write_row(row[: self.bits]) if row[self.bits] else "?" if row[self.bits + 1] else ""
+            for row in item.question
+        ]
+
+    def sources(self, item: Item) -> list[int | None]:
+        return list(map(int, np.flatnonzero(item.question[:, self.bits])))
+
+    def _item(self, episodes: list[np.ndarray]) -> Item:
+        question = np.zeros((sum(2 * len(rows) + 1 for rows in episodes), self.inputs), np.float32)
+        said: list[int] = []
+        at = 0
+        for rows in episodes:
+            count = len(rows)
+            question[at : at + count, : self.bits], question[at : at + count, self.bits] = rows, 1
+            question[at + count, self.bits + 1] = 1
+            said += range(at + count + 1, at + 2 * count + 1)
+            at += 2 * count + 1
+        return Item(question, np.concatenate(episodes), len(episodes), tuple(said))
