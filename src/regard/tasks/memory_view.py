@@ -59,16 +59,18 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
         for name, attended in tick.attended.items():
             looks.setdefault(name, []).append(attended.weights[0, 0].cpu())
         held.append(_held(state))
-    chances = torch.cat(logits).sigmoid().cpu().numpy()[len(item.question) :]
+    chances = torch.cat(logits).sigmoid().cpu().numpy()[item.asked]
     wrong = int(((chances > 0.5) != (item.answer > 0.5)).sum())
     title = words["title"].format(
         problem=solver.settings.data.problem, length=item.length, wrong=wrong, bits=item.answer.size
     )
-    rows = [*solver.problem.rows(item), *(f"→ {solver.problem.write(row[None])}" for row in chances)]
+    rows = [*solver.problem.rows(item), *[""] * (item.time - len(item.question))]
+    for step, row in zip(item.asked, chances, strict=True):
+        rows[step] = f"→ {solver.problem.write(row[None])}"
     heads = {name: _stacked(each) for name, each in looks.items()}
     if not heads:
         columns = [str(bit) for bit in range(chances.shape[1])]
-        answers = Matrix(chances, rows[len(item.question) :], columns)
+        answers = Matrix(chances, [rows[step] for step in item.asked], columns)
         return View("answers", title, [answers], [words["no_heads"]], language)
 
     slots = max(weights.shape[1] for weights in heads.values())
@@ -87,7 +89,7 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
 def _following(solver: "Solver", item: Item, heads: dict[str, np.ndarray], words: dict[str, str]) -> list[str]:
     """How often each reading head stands where a writing one stood for the row that is to be said."""
     sources = solver.problem.sources(item)
-    steps = [(len(item.question) + said, given) for said, given in enumerate(sources) if given is not None]
+    steps = [(said, given) for said, given in zip(item.asked, sources, strict=True) if given is not None]
     notes = []
     for head in (name for name in heads if name.startswith("read")):
         read = heads[head].argmax(1)

@@ -27,7 +27,7 @@ _WORDS = {
         "looked": "{question}: most read is {place}, {verdict}.",
         "is": "a fact that the answer needs",
         "not": "not a fact that the answer needs ({facts})",
-        "how": "Of a sentence: what its step wrote to a slot × what later steps left of it × how much the slot is read.",
+        "how": "Of a sentence: what its step wrote to a slot × what later steps left of it × how much that is read.",
         "no_heads": "This model has no heads that read and write: what it remembers is in its state alone.",
         "thought": "…",
     },

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Item(NamedTuple):
         return max(len(self.question), int(self.asked.max(initial=-1)) + 1)
 
 
+@runtime_checkable
 class Problem(Protocol):
     """An algorithm to be learned: `Class(settings)`.
 

@@ -37,10 +37,11 @@ class ReuseCopy:
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
-        return [
-            write_row(row[: self.bits]) if row[self.bits] else "?" if row[self.bits + 1] else ""
-            for row in item.question
-        ]
+        def label(row: np.ndarray) -> str:
+            given, asks = row[self.bits :]
+            return write_row(row[: self.bits]) if given else "?" if asks else ""
+
+        return list(map(label, item.question))
 
     def sources(self, item: Item) -> list[int | None]:
         return list(map(int, np.flatnonzero(item.question[:, self.bits])))

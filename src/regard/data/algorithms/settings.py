@@ -82,8 +82,8 @@ class CountAndRecallSettings(SequencesSettings):
     def _enough_keys(self) -> "CountAndRecallSettings":
         if 2**self.key_bits < 2 * self.longest:
             raise ValueError(
-                f"{self.longest} pairs may need as many keys, and there are {2**self.key_bits} of {self.key_bits} bits; "
-                "give more key_bits, so that half of them stay free"
+                f"{self.longest} pairs may need as many keys, and half of those of {self.key_bits} bits should "
+                "stay free; give more key_bits"
             )
         return self
 
