@@ -14,6 +14,7 @@ from regard.errors import RegardError
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.settings import RecurrentSettings
 from regard.tasks.align import Aligned, align, measure
+from regard.tasks.ensemble import EnsembleModel
 from regard.tasks.translation_settings import TranslationSettings
 from regard.tasks.translator import Translator
 
@@ -203,3 +204,30 @@ def test_error_rates_by_hand():
     assert scores["union"] == pytest.approx((0.4, 2 / 3, 0.5, 3, 2))
     assert scores["diagonal"] == (0.0, 1.0, 1.0, 2, 2)
     assert "uniform" in scores and "grow-diag-final-and" in scores
+
+
+@pytest.mark.parametrize("model", [{}, {"order": "bahdanau"}])
+def test_posteriors_reach_the_links_and_the_picture(model):
+    """Texts in, posteriors out: those of the model (tests/models), each row summing to 1, padding left out."""
+    translator = made(**model)
+    plain, known = (list(translator.read(PAIRS, batch=2, posterior=way)) for way in (False, True))
+    for before, after in zip(plain, known, strict=True):
+        assert before.alignment.shape == after.alignment.shape
+        torch.testing.assert_close(after.alignment.sum(-1), torch.ones(len(after.alignment)))
+        assert before.log_probabilities == after.log_probabilities
+    aligned = list(align(translator, PAIRS[:1], posterior=True))
+    weights = translator.shown(known[0], "whitespace").between_words()
+    torch.testing.assert_close(aligned[0].weights, weights)
+    view = translator.view("l'accord sur", "the agreement on", units="words", posterior=True, language="zh")
+    assert [matrix.title for matrix in view.matrices] == [
+        "l'accord sur → the agreement on",
+        "知道这个词之后再判断：它来自何处",
+    ]
+    assert view.matrices[1].values == pytest.approx(translator.shown(known[0]).between_words().numpy(), abs=1e-6)
+
+
+def test_several_runs_as_one_have_no_posterior():
+    one = made()
+    both = Translator(EnsembleModel([one.model, one.model]), one.source, one.target, one.settings)
+    with pytest.raises(RegardError, match="one run"):
+        list(both.read(PAIRS, posterior=True))

@@ -25,6 +25,10 @@ Text = Annotated[
 Target = Annotated[
     str | None, typer.Option("--target", help="Show how the model reads this translation, in place of its own.")
 ]
+Posterior = Annotated[
+    bool,
+    typer.Option("--posterior", help="Beside where was looked, where each word came from, judged when it is known."),
+]
 Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the example that is made.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the example that is made.")]
 Out = Annotated[
@@ -42,7 +46,7 @@ Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language 
     examples="""
     regard show runs/de-en "Ein Hund rennt im Schnee ."
     regard show runs/de-en "Ein Hund rennt im Schnee ." --out alignment.html --out alignment.png
-    regard show runs/de-en "Ein Hund rennt ." --target "A dog is running ."
+    regard show runs/de-en "Ein Hund rennt ." --target "A dog is running ." --posterior
     regard show runs/copy --length 20 --out memory.png
     """,
 )
@@ -54,6 +58,7 @@ def show(
     out_: Out = None,
     beam: Beam = None,
     units: Units = "pieces",
+    posterior: Posterior = False,
     length: Length = None,
     seed: SeedOption = None,
     lang: Language = "en",
@@ -74,6 +79,7 @@ def show(
     options: dict[str, Any] = {
         "target": None if target is None else typed(target),
         "units": units,
+        "posterior": posterior,
         "length": length,
         "seed": seed,
     }

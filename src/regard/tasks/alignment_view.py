@@ -14,6 +14,8 @@ from regard.views.view import Matrix, View
 Units = Literal["pieces", "words"]
 
 _NO_WORD = -1
+CAME_FROM = {"en": "Where each word came from, judged when it is known", "zh": "知道这个词之后再判断：它来自何处"}
+"""Title of posteriors, which stand under the weights."""
 _TITLE = {"en": "Where the translator looked", "zh": "译文各处看向原文何处"}
 
 
@@ -41,8 +43,8 @@ class Alignment:
     weights: Tensor | None
     notes: Sequence[str] = ()
 
-    def matrix(self, units: Units = "pieces") -> Matrix:
-        """The weights with their labels.
+    def matrix(self, units: Units = "pieces", title: str | None = None) -> Matrix:
+        """The weights with their labels, and the two texts as a title unless another is given.
 
         Between words they are summed over a source word's pieces and averaged over a target word's, and end marks are
         left out.
@@ -51,7 +53,7 @@ class Alignment:
             RegardError: the model has no attention.
         """
         weights = self._weights()
-        title = f"{self.source} → {self.target}"
+        title = f"{self.source} → {self.target}" if title is None else title
         if units == "pieces":
             rows, columns = map(visible, self.target_pieces), map(visible, self.source_pieces)
             return Matrix(weights, list(rows), list(columns), title)

@@ -138,10 +138,11 @@ def _view(
     search: SearchSettings | None = None,
     units: Units = "pieces",
     language: str = "en",
+    posterior: bool = False,
 ) -> View:
     if text is None:
         raise ConfigError("say what to translate: regard show RUN TEXT")
-    return translator.view(text, target=target, search=search, units=units, language=language)
+    return translator.view(text, target=target, search=search, units=units, language=language, posterior=posterior)
 
 
 def _evaluate(translator: Translator, run: Path, test: dict[str, Any]) -> TranslationEvaluation:

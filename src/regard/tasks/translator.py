@@ -19,7 +19,7 @@ from regard.layers.decoder import Decoder
 from regard.models.posterior import posterior as posterior_of
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.recurrent_decoder import RecurrentDecoder
-from regard.tasks.alignment_view import Alignment, Units, alignment_view
+from regard.tasks.alignment_view import CAME_FROM, Alignment, Units, alignment_view
 from regard.tasks.config import check
 from regard.tasks.corpus import load_tokenizers
 from regard.tasks.outputs import Output, Translation, output_of
@@ -195,6 +195,7 @@ class Translator:
         search: SearchSettings | None = None,
         units: Units = "pieces",
         language: str = "en",
+        posterior: bool = False,
     ) -> View:
         """The alignment as a picture: of the translation found, or of a given one as the model reads it.
 
@@ -205,10 +206,11 @@ class Translator:
             units: pieces, with end marks, as the model has them; or words, summed over source pieces and averaged over
                 target pieces.
             language: of the words around the numbers, en or zh.
+            posterior: beside where it looked before a word was known, where the word came from (`models.posterior`).
 
         Raises:
             DataError: the source is empty.
-            RegardError: the model has no attention.
+            RegardError: the model has no attention, or no posterior that is asked for.
         """
         if not self.read_source(text).ids:
             raise DataError("the text is empty: there is nothing to look at")
@@ -217,7 +219,11 @@ class Translator:
             shown = found.shown()
         else:
             shown = self.shown(self.score([text], [target])[0])
-        return alignment_view([shown.matrix(units)], shown.notes, language)
+        matrices = [shown.matrix(units)]
+        if posterior:
+            (known,) = self.read([(text, shown.target)], posterior=True)
+            matrices.append(self.shown(known).matrix(units, CAME_FROM[language]))
+        return alignment_view(matrices, shown.notes, language)
 
     def shown(self, reading: Reading, counted: Counted = "tokenizer") -> Alignment:
         """A reading as an alignment with labels, between words of the kind that links count."""
