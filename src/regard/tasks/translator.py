@@ -293,7 +293,7 @@ class Translator:
         if posterior:
             if not isinstance(decoder, RecurrentDecoder):
                 raise RegardError("a posterior is of one model; give one run, not several as one")
-            weights = posterior_of(decoder, memory, inputs, wanted).cpu()
+            weights: Tensor | None = posterior_of(decoder, memory, inputs, wanted).cpu()
         else:
             weights = None if decoder.alignment is None else step.attended[decoder.alignment].weights.cpu()
         readings = []
