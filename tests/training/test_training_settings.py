@@ -45,3 +45,10 @@ def test_every_setting_is_described():
 def test_settings_are_read_without_torch():
     check = "import sys, regard.training.settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_rmsprop_has_no_weight_decay():
+    assert TrainingSettings(optimizer="rmsprop").weight_decay == 0
+    assert TrainingSettings(**TrainingSettings(optimizer="rmsprop").model_dump()).weight_decay == 0
+    with pytest.raises(ValueError, match="rmsprop has no weight_decay"):
+        TrainingSettings(optimizer="rmsprop", weight_decay=0.1)

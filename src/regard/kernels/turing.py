@@ -198,7 +198,7 @@ class _Run:
             entered = np.concatenate((reads[now], hidden[now]), 1)
             squashed = entered @ self.into
             squashed += projected[now]
-            np.tanh(squashed, squashed)
+            np.tanh(squashed, out=squashed)
             candidate = squashed[:, 2 * width : 3 * width]
             gates = 0.5 * squashed
             gates += 0.5
@@ -219,7 +219,7 @@ class _Run:
             gated += weights
             around = gated.take(self.circle, 2)
             shifted = self.moved(around, told.shift[..., ::-1])
-            np.maximum(shifted, tiny, shifted)
+            np.maximum(shifted, tiny, out=shifted)
             logs = np.log(shifted)
             before, weights = weights, looked[now]
             weights[:] = _softmax(told.exponent * logs)

@@ -16,9 +16,7 @@ class BitErrors:
 
     def __post_init__(self) -> None:
         if not self.wrong or len(self.wrong) != len(self.bits):
-            raise DataError(
-                f"{len(self.wrong)} counts of wrong bits were given for {len(self.bits)} answers; need both"
-            )
+            raise DataError(f"{len(self.wrong)} counts of wrong bits for {len(self.bits)} answers; each needs one")
 
     @property
     def mean(self) -> float:
