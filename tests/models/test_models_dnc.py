@@ -17,7 +17,7 @@ from regard.models.sequences import build
 
 def made(inputs=3, outputs=2, dtype=torch.float64, **choices):
     torch.manual_seed(0)
-    settings = DNCSettings(**{"kind": "dnc", "width": 7, "slots": 5, "slot_width": 3, "reads": 2, **choices})
+    settings = DNCSettings(**{"kind": "dnc", "width": 7, "slots": 5, "slot_dim": 3, "read_heads": 2, **choices})
     model = build(settings, inputs, outputs).to(dtype)
     for parameter in model.parameters():
         parameter.data.mul_(2)  # gates that open and close
@@ -53,7 +53,7 @@ def test_a_step_equals_the_loops(frees):
 
 @pytest.mark.parametrize(("reads", "frees"), [(1, True), (2, True), (3, False)])
 def test_whole_sequences_equal_their_steps_with_gradients(reads, frees):
-    model = made(reads=reads, free_gates=frees)
+    model = made(read_heads=reads, free_gates=frees)
     inputs = torch.randn(3, 13, 3, dtype=torch.float64, requires_grad=True)
     each = torch.cos(torch.arange(3 * 13 * 2, dtype=torch.float64)).reshape(3, 13, 2)
     wanted = [inputs, *model.parameters()]

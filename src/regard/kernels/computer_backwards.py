@@ -179,7 +179,7 @@ class Backwards:
         allocation_gate: Array, write_gate: Array, read_strengths: Array, write_strength: Array, modes: Array,
     ) -> None:  # fmt: skip
         """Lay the gradients of all parts where ξ has them, through what brought them into range."""
-        reads, width, batch = self.layout.reads, self.layout.slot_width, len(said)
+        reads, width, batch = self.layout.reads, self.layout.slot_dim, len(said)
         plain, gates, strengths, _ = self.run.edges
         said[:, : reads * width] = read_keys.reshape(batch, -1)
         said[:, reads * width : plain - width] = write_key[:, 0]

@@ -17,18 +17,18 @@ class Layout(NamedTuple):
 
     reads: int
     slots: int
-    slot_width: int
+    slot_dim: int
     frees: bool
 
     @property
     def plain(self) -> list[int]:
         """Widths of read keys, write key, what is added."""
-        return [self.reads * self.slot_width, self.slot_width, self.slot_width]
+        return [self.reads * self.slot_dim, self.slot_dim, self.slot_dim]
 
     @property
     def gates(self) -> list[int]:
         """Widths of what is erased, free gates, allocation gate, write gate."""
-        return [self.slot_width, self.reads, 1, 1]
+        return [self.slot_dim, self.reads, 1, 1]
 
     @property
     def strengths(self) -> list[int]:
@@ -126,7 +126,7 @@ class Forwards:
         time, batch = projected.shape[:2]
         projected = projected * self.scale
         hidden = np.zeros((time + 1, batch, width), kind)
-        contexts = np.zeros((time + 1, batch, layout.reads * layout.slot_width), kind)
+        contexts = np.zeros((time + 1, batch, layout.reads * layout.slot_dim), kind)
         looked = np.empty((time, batch, layout.reads, layout.slots), kind)
         wrote = np.empty((time, batch, layout.slots), kind)
         cell = np.zeros((batch, width), kind)
@@ -155,14 +155,14 @@ class Forwards:
         """Nothing written yet."""
         slots, reads = self.layout.slots, self.layout.reads
         flat = np.zeros((batch, slots), kind)
-        memory = np.zeros((batch, slots, self.layout.slot_width), kind)
+        memory = np.zeros((batch, slots, self.layout.slot_dim), kind)
         link = np.zeros((batch, slots, slots), kind)
         return Memory(memory, flat, flat, link, flat, flat, np.zeros((batch, reads, slots), kind))
 
     def told(self, hidden: Array) -> Told:
         """What the controller says, each part brought into its range."""
         layout = self.layout
-        reads, width, batch = layout.reads, layout.slot_width, len(hidden)
+        reads, width, batch = layout.reads, layout.slot_dim, len(hidden)
         said = hidden @ self.out
         said += self.bias
         plain, gates, strengths, modes = (

@@ -53,24 +53,24 @@ class DNCState(NamedTuple):
     """
 
     controller: tuple[Tensor, ...]
-    memory: Float[Tensor, "batch slots slot_width"]
+    memory: Float[Tensor, "batch slots slot_dim"]
     usage: Float[Tensor, "batch slots"]
     link: Float[Tensor, "batch slots slots"]
     precedence: Float[Tensor, "batch slots"]
     write: Float[Tensor, "batch slots"]
     read: Float[Tensor, "batch reads slots"]
-    contexts: Float[Tensor, "batch reads slot_width"]
+    contexts: Float[Tensor, "batch reads slot_dim"]
 
 
 class Interface(NamedTuple):
     """What the controller tells the memory: ξ, each part brought into its range."""
 
-    read_keys: Float[Tensor, "batch reads slot_width"]
+    read_keys: Float[Tensor, "batch reads slot_dim"]
     read_strengths: Float[Tensor, "batch reads"]
-    write_key: Float[Tensor, "batch 1 slot_width"]
+    write_key: Float[Tensor, "batch 1 slot_dim"]
     write_strength: Float[Tensor, "batch 1"]
-    add: Float[Tensor, "batch slot_width"]
-    erase: Float[Tensor, "batch slot_width"]
+    add: Float[Tensor, "batch slot_dim"]
+    erase: Float[Tensor, "batch slot_dim"]
     free_gates: Float[Tensor, "batch reads"]
     allocation_gate: Float[Tensor, "batch 1"]
     write_gate: Float[Tensor, "batch 1"]
@@ -89,17 +89,17 @@ class DifferentiableNeuralComputer(nn.Module):
     def __init__(self, settings: DNCSettings, inputs: int, outputs: int) -> None:
         super().__init__()
         self.settings = settings
-        self.layout = Layout(settings.reads, settings.slots, settings.slot_width, settings.free_gates)
-        read = settings.reads * settings.slot_width
+        self.layout = Layout(settings.read_heads, settings.slots, settings.slot_dim, settings.free_gates)
+        read = settings.read_heads * settings.slot_dim
         self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
         self.interface = nn.Linear(settings.width, sum(self.layout.widths))  # ξ = W_ξ h
         self.readout = nn.Linear(settings.width + read, outputs)  # y = W_y h + W_r [r¹; …; rᴿ]
-        names = ["write 0", *(f"read {number}" for number in range(settings.reads))]
+        names = ["write 0", *(f"read {number}" for number in range(settings.read_heads))]
         self.heads = nn.ModuleDict({name: Look() for name in names})
 
     def start(self, batch: int) -> DNCState:
         """Nothing read, nothing written: zeros."""
-        slots, width, reads = self.settings.slots, self.settings.slot_width, self.settings.reads
+        slots, width, reads = self.settings.slots, self.settings.slot_dim, self.settings.read_heads
         zeros = self.readout.weight.new_zeros
         return DNCState(
             controller=self.controller.start(batch),
@@ -167,14 +167,14 @@ class DifferentiableNeuralComputer(nn.Module):
             self.layout, projected, recurrent, self.interface.weight, self.interface.bias
         )
         # For the record, all steps of a head are the queries of one look.
-        apart = contexts.unflatten(-1, (self.settings.reads, -1)).transpose(0, 1)
+        apart = contexts.unflatten(-1, (self.settings.read_heads, -1)).transpose(0, 1)
         self._looks(write.transpose(0, 1), read.permute(1, 2, 0, 3), apart.transpose(1, 2), steps=True)
         return self.readout(torch.cat([hidden, contexts], dim=-1)).transpose(0, 1)
 
     def _looks(self, write: Tensor, read: Tensor, contexts: Tensor, steps: bool = False) -> dict[str, Attended]:
         """Each head's attention under its name: of one step, (batch, 1, slots), or of all, (batch, steps, slots)."""
         each = [Attended(None, weights=write)]
-        for head in range(self.settings.reads):
+        for head in range(self.settings.read_heads):
             one = head if steps else slice(head, head + 1)
             each.append(Attended(contexts[:, one], weights=read[:, one]))
         return {name: look(attended) for (name, look), attended in zip(self.heads.items(), each, strict=True)}

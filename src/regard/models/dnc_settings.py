@@ -15,8 +15,8 @@ class DNCSettings(BaseModel):
     width: int = Field(default=100, ge=1, description="width of the controller's state")
     layers: int = Field(default=1, ge=1, description="layers of the controller, one upon the other")
     slots: int = Field(default=16, ge=1, description="N, the slots of the memory")
-    slot_width: int = Field(default=20, ge=1, description="W, the width of a slot")
-    reads: int = Field(default=1, ge=1, description="R, the read heads; there is one write head")
+    slot_dim: int = Field(default=20, ge=1, description="W, width of a slot")
+    read_heads: int = Field(default=1, ge=1, description="R, the heads that read; one writes")
     free_gates: bool = Field(
         default=True, description="whether read heads may free what they have read; without, a slot is used once"
     )
