@@ -117,7 +117,9 @@ class _Run(torch.autograd.Function):
         entering = torch.empty_like(gates)  # to the gates' sums
         asking = torch.empty_like(queries)  # to the queries
         into = torch.zeros_like(read).transpose(0, 1).contiguous()  # to what was read, batch first
-        looked = gates.new_zeros(batch, time, slots + time)
+        # Slot first: a slot's weights over all later steps lie together. A vector stands left of a tape, transposed if
+        # need be: a batch of products with a vector on the right is eight times as slow.
+        looked = gates.new_zeros(batch, slots + time, time)
         keyed = torch.zeros_like(keys)  # to the keys, but for the factor `doubled`
         shaped, carried = gates.new_zeros(attention), gates.new_zeros(batch, attention)
         doubled = 2 * vector
@@ -126,7 +128,7 @@ class _Run(torch.autograd.Function):
         for step in reversed(range(time)):
             slot, seen, look = slots + step, _seen(slots + step, ctx.bound), ctx.looks[step]
             # All later steps that read this slot, and the keys that they compared it by.
-            later = torch.bmm(looked[:, step + 1 :, slot].unsqueeze(1), into[:, step + 1 :]).squeeze(1)
+            later = torch.bmm(looked[:, slot, step + 1 :].unsqueeze(1), into[:, step + 1 :]).squeeze(1)
             if above is not None:
                 later += above[:, step]
             hidden, cell = later[:, :width], later[:, width:]
@@ -156,8 +158,8 @@ class _Run(torch.autograd.Function):
             if above_read is not None and step == time - 1:
                 both[:, :width] += above_read
             torch.mul(cell, forgetting, out=both[:, width:])
-            looked[:, step, seen] = look.squeeze(1)
-            chosen = tape[:, seen].matmul(both.unsqueeze(-1)).transpose(1, 2)
+            looked[:, seen, step] = look.squeeze(1)
+            chosen = torch.bmm(both.unsqueeze(1), tape[:, seen].transpose(1, 2))
             scored = look * (chosen - (look * chosen).sum(-1, keepdim=True))  # (batch, 1, slots)
             table = (keys[:, seen] + queries[step].unsqueeze(1)).sigmoid_()
             shaped += torch.bmm(scored, table).sum((0, 1))
@@ -173,7 +175,7 @@ class _Run(torch.autograd.Function):
             ]
         )
         key_grad = key_total.flatten(0, 1).t().mm(tape[:, slots:, :width].transpose(0, 1).flatten(0, 1))
-        first = looked[:, :, :slots].transpose(1, 2).bmm(into)
+        first = looked[:, :slots].bmm(into)
         before = carried.mm(recurrent[4 * width :]) if time else above_read
         return (
             None,
