@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path for folder in (ROOT, ROOT / "docs", ROOT / "tests", ROOT / "benchmarks") for path in folder.glob("*.md")
 )
-RUN = ("README.md", "README.zh.md", "docs/attention.md", "docs/attention.zh.md")
+RUN = tuple(f"{page}{language}.md" for page in ("README", "docs/attention", "docs/roots") for language in ("", ".zh"))
 CONCEPTS = 49
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -110,7 +110,7 @@ def test_both_languages_have_the_same_examples():
         found = examples((ROOT / page).read_text(encoding="utf-8"))
         return [(ast.unparse(ast.parse(code)), printed) for code, printed in found]
 
-    for page in ("README", "docs/attention"):
+    for page in ("README", "docs/attention", "docs/roots"):
         assert without_comments(f"{page}.md") == without_comments(f"{page}.zh.md")
 
 

@@ -174,6 +174,7 @@ SYSTEMS = (
         refocus=NONE,
         read=EXPECTATION,
         here='Attention("scaled_dot")',
+        model="regard.models.key_value",
     ),
     System(
         name="learned-queries",
@@ -257,7 +258,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, never forming Tq × Tk", "期望，从不形成 Tq × Tk"),
         here='Attention("linear", normalizer="sum")  # linear_attention(…) never forms Tq × Tk',
-        later=Text("fast weights side by side with it", "与快速权重的并排对照"),
+        model="regard.attention.fast_weights",
     ),
     System(
         name="bottom-up",
@@ -270,7 +271,7 @@ SYSTEMS = (
         normalizer=Text("hard over time, a head a channel / sigmoid", "沿时间取最大，每通道一个头 / sigmoid"),
         refocus=NONE,
         read=Text("max pooling / gating", "最大汇聚 / 门控"),
-        here='normalizer("hard"), normalizer("sigmoid")',
-        later=Text("both as equalities with the plain operations", "两者与普通运算相等的演示"),
+        here='normalizer("hard"), normalizer("sigmoid")  # bottom_up.max_pooling(features), gating(gates, features)',
+        model="regard.attention.bottom_up",
     ),
 )

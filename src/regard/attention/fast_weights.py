@@ -32,8 +32,8 @@ def empty(
     device: torch.device | str | None = None,
 ) -> FastWeights:
     """A memory without any connection."""
-    options = {"dtype": dtype, "device": device}
-    return FastWeights(torch.zeros(batch, value_dim, key_dim, **options), torch.zeros(batch, key_dim, **options))
+    weight = torch.zeros(batch, value_dim, key_dim, dtype=dtype, device=device)
+    return FastWeights(weight, weight.new_zeros(batch, key_dim))
 
 
 def write(
