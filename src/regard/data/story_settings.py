@@ -1,7 +1,6 @@
 """Which stories to read, and how they are batched. No torch here."""
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,8 +13,11 @@ class MadeStories(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    facts: Literal[1, 2] = Field(
-        default=1, description="facts that an answer needs: 1: where is a person; 2: where is a thing (bAbI 1 and 2)"
+    facts: int = Field(
+        default=1,
+        ge=1,
+        le=2,
+        description="facts that an answer needs: 1: where is a person; 2: where is a thing (bAbI 1 and 2)",
     )
     questions: int = Field(default=5, ge=1, description="questions of a story")
     count: int = Field(default=1000, ge=1, description="stories of an epoch, or of a test; each epoch has new ones")

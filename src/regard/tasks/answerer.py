@@ -119,7 +119,7 @@ class StoryAnswerer:
         steps = [steps_of(_unanswered(story), *reading) for story in stories]
         device = next(self.model.parameters()).device
         batch = StoryBatch.of(steps).to(device)
-        with record(self.model.machine) as seen:
+        with record(self.model.machine, lambda name, module: name.startswith("heads.")) as seen:
             logits = self.model(batch.words, batch.kinds)
         chances = logits.softmax(-1).cpu()
         heads = {name.removeprefix("heads."): seen.weights(name).cpu() for name in seen}

@@ -36,13 +36,18 @@ class Stories:
 
 
 def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable[[str], None]) -> Stories:
-    """Read or make the stories, take or load the vocabulary, and make batches."""
+    """Read or make the stories, take or load the vocabulary, and make batches.
+
+    Args:
+        settings: the run's.
+        saved: where the run keeps its vocabulary, if it has one already.
+        say: is told nothing here: stories are used as they are.
+    """
     data, made = settings.data, settings.data.made
     training = _sample(made, settings.seed) if made is not None else split(data)[0]
     vocabulary = Vocabulary.of(training) if saved is None else Vocabulary.load(saved)
     if not vocabulary.answers:
         raise DataError("there is no question in the training stories; there is nothing to learn")
-    say(f"{len(vocabulary.words)} words, {len(vocabulary.answers)} answers")
     reading = vocabulary, settings.model.thinking, data.max_words
     seed = settings.seed if made is None or made.seed is None else made.seed
     if made is not None:
