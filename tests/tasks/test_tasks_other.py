@@ -52,6 +52,8 @@ def test_it_is_trained_resumed_evaluated_compared_and_shown(run, tmp_path):
     assert len(json.loads((tmp_path / "two.json").read_text())["matrices"][0]["rows"]) == 2
     assert "greater" in call("show", run, "0.5 1.5").stdout
     assert '"width"' in call("schema", "greater").stdout
+    told = " ".join(call("train", "--help").stdout.split())
+    assert SETTINGS.keys() == TASKS.keys() and all(name in told for name in TASKS if name != "greater")
 
 
 def test_what_does_not_fit_it_is_an_error_before_anything_is_loaded(run):

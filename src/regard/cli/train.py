@@ -13,7 +13,11 @@ from regard.errors import ConfigError
 
 What = Annotated[
     str | None,
-    typer.Argument(help="A task, such as translation, or a YAML file of settings or of a recipe.", show_default=False),
+    typer.Argument(
+        help="A task (translation, algorithms, reading, language, classification), or a YAML file of settings or of a "
+        "recipe.",
+        show_default=False,
+    ),
 ]
 Assignments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, as in model.dropout=0.3.", show_default=False)
