@@ -92,7 +92,7 @@ def _asked(stories: str | None, story: str | None, question: str | None) -> "lis
     given = typed(str(stories))
     if given != "-" and not is_file(given):
         raise ConfigError(f"{given[:80]}: no such file; a story on the command line is given by --story TEXT")
-    return list(parse_stories(lines_of(given), "standard input" if given == "-" else given, answered=False))
+    return list(parse_stories(list(lines_of(given)), "standard input" if given == "-" else given, answered=False))
 
 
 def _written(one: "Answered", format: str) -> str:
