@@ -6,7 +6,7 @@ from regard.data.corpus import read_corpus
 from regard.tasks.config import check
 from regard.tasks.ledger import find
 from regard.tasks.reproduce import tested as reads
-from regard.tasks.translation_settings import TestedPairs
+from regard.tasks.settings import settings_of
 from shared import SHARED, needs_shared
 
 
@@ -14,7 +14,7 @@ from shared import SHARED, needs_shared
 @pytest.mark.parametrize("name, turned", [("tatoeba-fr-en", True), ("tatoeba-en-fr", False)])
 def test_the_hansards_links_are_the_right_way_round(name, turned):
     """Line 22: the fourth English word, "the", is the fifth French one, "le", and so on; read off the text by hand."""
-    pairs = read_corpus(check(TestedPairs, reads(find(name), SHARED / "data")))
+    pairs = read_corpus(check(settings_of("translation").tests, reads(find(name), SHARED / "data")))
     assert len(pairs) == 447 and sum(len(pair.links) for pair in pairs) == 4038
     pair = pairs[21]
     french, english = (pair.source, pair.target) if turned else (pair.target, pair.source)
