@@ -25,9 +25,9 @@ def test_the_rows_differ_in_their_model_and_are_of_one_size():
     differing = {key for tree in trees for key in tree.keys() | trees[0].keys() if tree.get(key) != trees[0].get(key)}
     assert all(key.startswith("model.") for key in differing)
     assert len({tree["model.kind"] for tree in trees}) == len(STUDY.rows) == 6
-    sizes = [sum(one.numel() for one in build(settings(row).model, 11, 6).parameters()) for row in STUDY.rows]
+    sizes = [sum(one.numel() for one in build(settings(row).model, 9, 5).parameters()) for row in STUDY.rows]
     assert max(abs(size - 20_000) for size in sizes) <= 600
-    assert data_of(STUDY, None) == {"sequences": 400, "lengths": [8, 12, 16, 24, 32]}
+    assert data_of(STUDY, None) == {"sequences": 400, "lengths": [8, 12, 16, 24]}
 
 
 @pytest.mark.parametrize("row", STUDY.rows, ids=lambda row: row.name)
@@ -39,6 +39,6 @@ def test_each_row_can_be_trained(row):
     batch = drawn.batches.load([0, 1])
     made = bits_objective(model(batch.inputs), batch.answers, batch.asked)
     made.total.backward()
-    assert int(made.count) == 2 * 6
+    assert int(made.count) == 5 * int(batch.asked.sum()) > 0
     lacking = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.isfinite().all()]
     assert not lacking and np.isfinite(made.total.item())

@@ -9,18 +9,19 @@ from regard.errors import ConfigError, DataError
 
 
 class CountAndRecall:
-    """Pairs of a key and a value, then a mark with one of the keys; the answer is one row: the count, then the value.
+    """Pairs of a key and a value, then some of the keys with a mark; each is answered at once: its count, its value.
 
-    Inputs: the key, the value, the mark. Outputs: the count as a binary number, the value. Every key of a stream comes
-    1, 2, … or `most` times, each equally often while there is room, so what is counted cannot be told from the length.
+    Inputs: the key, the value, the mark. Outputs: the count as a binary number, the last value. Every key of a stream
+    comes 1, 2, … or `most` times, each equally often while there is room.
     """
 
     def __init__(self, settings: CountAndRecallSettings) -> None:
         self.key_bits, self.value_bits, self.most = settings.key_bits, settings.value_bits, settings.most
+        self.questions = settings.questions
         self.count_bits = settings.most.bit_length()
         self.inputs, self.outputs = self.key_bits + self.value_bits + 1, self.count_bits + self.value_bits
         key, value = (f"{'01' * bits:.{bits}}" for bits in (self.key_bits, self.value_bits))
-        self.form = f"pairs key:value with spaces between, then ? and one of the keys, as in {key}:{value} … ? {key}"
+        self.form = f"pairs key:value with spaces between, then ? and some of the keys, as in {key}:{value} … ? {key} …"
 
     def draw(self, chance: Chance, length: int) -> Item:
         counts: dict[int, int] = {}
@@ -35,11 +36,11 @@ class CountAndRecall:
             if key not in counts:
                 counts[key] = 1 + chance.below(min(self.most, room))
                 room -= counts[key]
-        asked = chance.choose(list(counts))
+        asked = chance.shuffled(list(counts))[: self.questions]
         keys = chance.shuffled([key for key, count in counts.items() for _ in range(count)])
         values = [chance.below(2**self.value_bits) for _ in keys]
         rows = np.concatenate([_bits(keys, self.key_bits), _bits(values, self.value_bits)], axis=-1)
-        return self._item(rows, _bits([asked], self.key_bits)[0])
+        return self._item(rows, _bits(asked, self.key_bits))
 
     def read(self, text: str) -> Item:
         given, mark, asked = text.partition("?")
@@ -49,12 +50,11 @@ class CountAndRecall:
         keys = read_rows([key for key, _, _ in pairs], self.key_bits)
         values = read_rows([value for _, _, value in pairs], self.value_bits)
         wanted = read_rows(asked.split(), self.key_bits)
-        if len(wanted) != 1:
-            raise DataError(f"{len(wanted)} keys are asked for; expected one")
-        came = int((keys == wanted).all(-1).sum())
-        if not 1 <= came <= self.most:
-            raise DataError(f"the key asked for comes {came} times; expected 1 to {self.most}")
-        return self._item(np.concatenate([keys, values], axis=-1), wanted[0])
+        for key in wanted:
+            came = len(_places(keys, key))
+            if not 1 <= came <= self.most:
+                raise DataError(f"{write_row(key)} is asked for and comes {came} times; expected 1 to {self.most}")
+        return self._item(np.concatenate([keys, values], axis=-1), wanted)
 
     def write(self, bits: np.ndarray) -> str:
         return " ".join(
@@ -62,23 +62,28 @@ class CountAndRecall:
         )
 
     def rows(self, item: Item) -> list[str]:
-        written = [(write_row(row[: self.key_bits]), write_row(row[self.key_bits : -1])) for row in item.question]
-        return [*(f"{key}:{value}" for key, value in written[:-1]), f"? {written[-1][0]}"]
+        keys = [write_row(row[: self.key_bits]) for row in item.question]
+        values = [write_row(row[self.key_bits : -1]) for row in item.question[: item.length]]
+        return [*map(":".join, zip(keys, values, strict=False)), *(f"? {key}" for key in keys[item.length :])]
 
     def sources(self, item: Item) -> list[int | None]:
-        return [self._places(item.question[:-1], item.question[-1, : self.key_bits])[-1]]
+        keys = item.question[:, : self.key_bits]
+        return [_places(keys[: item.length], key)[-1] for key in keys[item.length :]]
 
-    def _places(self, rows: np.ndarray, key: np.ndarray) -> list[int]:
-        """Where a key comes."""
-        return np.flatnonzero((rows[:, : self.key_bits] == key).all(-1)).tolist()
+    def _item(self, rows: np.ndarray, asked: np.ndarray) -> Item:
+        question = np.zeros((len(rows) + len(asked), self.inputs), np.float32)
+        question[: len(rows), :-1] = rows
+        question[len(rows) :, : self.key_bits], question[len(rows) :, -1] = asked, 1
+        places = [_places(rows[:, : self.key_bits], key) for key in asked]
+        counts = _bits([len(one) for one in places], self.count_bits)
+        last = rows[[one[-1] for one in places], self.key_bits :]
+        within = tuple(range(len(rows), len(question)))
+        return Item(question, np.concatenate([counts, last], axis=-1), len(rows), within)
 
-    def _item(self, rows: np.ndarray, key: np.ndarray) -> Item:
-        question = np.zeros((len(rows) + 1, self.inputs), np.float32)
-        question[:-1, :-1] = rows
-        question[-1, : self.key_bits], question[-1, -1] = key, 1
-        places = self._places(rows, key)
-        count = _bits([len(places)], self.count_bits)[0]
-        return Item(question, np.concatenate([count, rows[places[-1], self.key_bits :]])[None], len(rows))
+
+def _places(keys: np.ndarray, key: np.ndarray) -> list[int]:
+    """Where a key comes."""
+    return [int(place) for place in np.flatnonzero((keys == key).all(-1))]
 
 
 def _bits(numbers: list[int], width: int) -> np.ndarray:

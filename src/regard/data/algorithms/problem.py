@@ -17,7 +17,7 @@ class Item(NamedTuple):
         question: `(steps, inputs)`.
         answer: `(steps, outputs)`, bits.
         length: what the problem counts as its length.
-        within: the rows of the question, all 0, while which the answer is said; if none, it is said behind them.
+        within: the rows of the question while which the answer is said; if none, it is said behind them.
     """
 
     question: np.ndarray

@@ -68,15 +68,17 @@ class PrioritySortSettings(SequencesSettings):
 
 
 class CountAndRecallSettings(SequencesSettings):
-    """Say how often a key came and its last value; a length counts pairs."""
+    """Say how often each key that is asked for came, and its last value; a length counts pairs."""
 
     problem: Literal["count_and_recall"] = Field(
-        "count_and_recall", description="Pairs of a key and a value; of one key its count and its last value are asked."
+        "count_and_recall",
+        description="Pairs of a key and a value; of some keys the count and the last value are asked.",
     )
     longest: int = Field(default=8, ge=1, description="The largest number of pairs.")
-    key_bits: int = Field(default=6, ge=1, le=62, description="Bits of a key.")
-    value_bits: int = Field(default=4, ge=1, le=62, description="Bits of a value.")
+    key_bits: int = Field(default=5, ge=1, le=62, description="Bits of a key.")
+    value_bits: int = Field(default=3, ge=1, le=62, description="Bits of a value.")
     most: int = Field(default=3, ge=1, description="The largest number of times that a key comes.")
+    questions: int = Field(default=4, ge=1, description="How many of the keys are asked for at most, each once.")
 
     @model_validator(mode="after")
     def _enough_keys(self) -> "CountAndRecallSettings":
