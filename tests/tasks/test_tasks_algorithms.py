@@ -118,7 +118,7 @@ def test_the_picture_says_that_the_read_head_follows(language, note):
     view = TASK.view(solver, "01 11 10", language=language)
     assert view.kind == "memory" and note in view.notes[0]
     read, write, memory = view.matrices
-    assert read.rows[:4] == ("01", "11", "10", "?") and read.rows[4:] == ("→ 01", "→ 11", "→ 10")
+    assert read.rows[:4] == ("01", "11", "10", "?") and read.rows[4:] == ("→01", "→11", "→10")
     assert write.columns == ("0", "1", "2", "3", "4", "5", "6")
     assert np.array_equal(read.values[4:, :3], np.eye(3)) and np.array_equal(write.values[:3, :3], np.eye(3))
     assert memory.values[-1, :4].tolist() == pytest.approx([2**-0.5, 1, 2**-0.5, 0])

@@ -66,7 +66,7 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
     )
     rows = [*solver.problem.rows(item), *[""] * (item.time - len(item.question))]
     for step, row in zip(item.asked, chances, strict=True):
-        rows[step] = f"→ {solver.problem.write(row[None])}"
+        rows[step] = f"→{solver.problem.write(row[None])}"
     heads = {name: _stacked(each) for name, each in looks.items()}
     if not heads:
         columns = [str(bit) for bit in range(chances.shape[1])]
