@@ -70,7 +70,16 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
 
 
 _COUNTS = {"en": "Test {unit} by {by}: {counts}.", "zh": "各长度（{by}）的测试{unit}数：{counts}。"}
-_CHINESE = {"model": "模型", "source words": "原文词数", "length": "长度", "items": "项", "pairs": "句对"}
+_CHINESE = {
+    "model": "模型",
+    "source words": "原文词数",
+    "length": "长度",
+    "items": "项",
+    "pairs": "句对",
+    "sequences": "序列",
+    "stories": "故事",
+    "sentences": "句子",
+}
 
 
 def _word(english: str, language: str) -> str:
