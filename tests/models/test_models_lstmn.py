@@ -7,7 +7,7 @@ import torch
 
 import regard
 from reference.lstmn import deep, lstmn, shallow
-from regard.kernels import lstmn as kernel
+from regard.kernels.calls import is_plain
 from regard.models.lstmn import LSTMN, LSTMNLayer, LSTMNReader
 from regard.models.lstmn_fusion import DeepFusion, ShallowFusion
 from regard.models.lstmn_settings import LSTMNSettings
@@ -167,7 +167,7 @@ def test_recorded_steps_are_the_looks_and_change_nothing():
     unseen, _ = model(inputs, model.start(BATCH))
     with regard.record(model) as record:
         seen, _ = model(inputs, model.start(BATCH))
-    torch.testing.assert_close(seen, unseen)
+    assert torch.equal(seen, unseen)  # bit for bit
     looks = record["layers.0.attention"]
     assert [one.weights.shape[-1] for one in looks] == list(range(TIME))
     _, _, wanted = lstmn(model.layers[0], inputs[0])
@@ -190,9 +190,16 @@ def test_the_loop_by_hand_steps_aside_where_it_cannot_serve():
     wanted, _ = model(inputs, model.start(BATCH))
     mapped = torch.vmap(lambda row: model(row.unsqueeze(0), model.start(1))[0].squeeze(0))(inputs)
     torch.testing.assert_close(mapped, wanted)
-    assert kernel.by_hand(inputs)
+    with torch.autograd.forward_ad.dual_level():
+        moving = torch.autograd.forward_ad.make_dual(inputs, torch.ones_like(inputs))
+        primal, tangent = torch.autograd.forward_ad.unpack_dual(model(moving, model.start(BATCH))[0])
+    torch.testing.assert_close(primal, wanted)
+    step = 1e-6
+    ahead, behind = (model(inputs + moved, model.start(BATCH))[0] for moved in (step, -step))
+    torch.testing.assert_close(tangent, (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-8)
+    assert is_plain(inputs)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not kernel.by_hand(inputs)
+        assert not is_plain(inputs)
 
 
 def test_it_is_built_by_its_kind():

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import regard
-from regard.kernels import turing
+from regard.kernels.arrays import by_hand
 from regard.models import ntm
+from regard.models.dnc_settings import DNCSettings
 from regard.models.ntm import Machine, NeuralTuringMachine, Orders
 from regard.models.ntm_settings import NTMSettings
+from regard.models.sequences import build
 
 INPUTS, OUTPUTS, BATCH, TIME = 4, 2, 3, 5
 
@@ -221,10 +223,23 @@ def test_no_nan_over_many_steps(steps):
 
 
 def test_the_fast_way_is_left_where_it_cannot_serve():
-    """Types that numpy has not, autocast, and inside vmap: there the plain steps answer."""
+    """Types that numpy has not, autocast, forward mode, and inside vmap: there the plain steps answer."""
     given, mapped = inputs(), []
-    assert turing.by_hand(given) and not turing.by_hand(given.bfloat16())
+    assert by_hand(given) and not by_hand(given.bfloat16())
     with torch.autocast("cpu"):
-        assert not turing.by_hand(given)
-    torch.vmap(lambda one: (mapped.append(turing.by_hand(one)), one)[1])(given)
+        assert not by_hand(given)
+    with torch.autograd.forward_ad.dual_level():
+        assert not by_hand(given)
+    torch.vmap(lambda one: (mapped.append(by_hand(one)), one)[1])(given)
     assert mapped == [False]
+
+
+@pytest.mark.parametrize("kind", ["ntm", "dnc"])
+def test_weights_that_changed_before_the_way_back_are_told(kind):
+    """The fast ways read the weights' own memory: a gradient of other weights than the call's would be silent."""
+    model = build((NTMSettings if kind == "ntm" else DNCSettings)(kind=kind, width=5), INPUTS, OUTPUTS)
+    outputs = model(torch.randn(2, 3, INPUTS))
+    with torch.no_grad():
+        (model.orders if kind == "ntm" else model.interface).weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        outputs.sum().backward()

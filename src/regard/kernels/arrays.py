@@ -1,10 +1,19 @@
 """Pieces of kernels that are written over numpy arrays, there and back."""
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from regard.kernels.calls import is_plain
 
 Array = np.ndarray
 
 _SHORTEST = 1e-12  # a vector that is shorter has no direction, as in the score `cosine`
+
+
+def by_hand(inputs: Tensor) -> bool:
+    """Whether numpy's calls serve: a plain call, on a CPU, of a type that numpy has."""
+    return inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64) and is_plain(inputs)
 
 
 def softmax(scores: Array) -> Array:

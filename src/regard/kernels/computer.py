@@ -56,11 +56,13 @@ class _Computer(torch.autograd.Function):
             run = Forwards(layout, *weights)
             results = run.forwards(projected, keep)
         ctx.run, ctx.hidden = run, results[0]
+        ctx.save_for_backward(*given)  # numpy reads the same memory, and only torch knows whether it was changed since
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
         with np.errstate(all="ignore"):
             gradients = Backwards(ctx.run).gradients(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients)

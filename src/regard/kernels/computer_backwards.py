@@ -33,7 +33,7 @@ class Backwards:
         self, hidden: Array, to_hidden: Array, to_contexts: Array, to_looked: Array, to_wrote: Array
     ) -> tuple[Array, Array, Array, Array]:
         """Gradients of the projected inputs, of the recurrent weight, and of ξ's weight and bias."""
-        width, read = self.run.width, to_contexts.shape[-1]
+        width, read = self.run.cell.width, to_contexts.shape[-1]
         time, batch = to_hidden.shape[:2]
         gates = np.empty((time, batch, 4 * width), to_hidden.dtype)
         said = np.empty((time, batch, self.run.edges[-1]), to_hidden.dtype)
@@ -48,18 +48,8 @@ class Backwards:
             from_told = said[now] @ self.run.weight
             from_told += to_hidden[now]
             from_told += entered[:, read:]
-            steep = step.gates - step.gates * step.gates
-            slope = gates[now]
-            np.multiply(from_told * step.cell_tanh, steep[:, 3 * width :], slope[:, 3 * width :])
-            cell = cell + from_told * step.gates[:, 3 * width :] * (1 - step.cell_tanh * step.cell_tanh)
-            np.multiply(cell * step.candidate, steep[:, :width], slope[:, :width])
-            np.multiply(cell * step.cell_before, steep[:, width : 2 * width], slope[:, width : 2 * width])
-            np.multiply(
-                cell * step.gates[:, :width], 1 - step.candidate * step.candidate, slope[:, 2 * width : 3 * width]
-            )
-            cell = cell * step.gates[:, width : 2 * width]
-            entered = slope @ self.run.recurrent
-        whole = np.concatenate([step.entered for step in self.run.steps])
+            cell, entered = self.run.cell.backwards(step.cell, from_told, cell, gates[now])
+        whole = np.concatenate([step.cell.entered for step in self.run.steps])
         flat_gates, flat_said = gates.reshape(-1, 4 * width), said.reshape(-1, said.shape[-1])
         return gates, flat_gates.T @ whole, flat_said.T @ hidden.reshape(-1, width), flat_said.sum(0)
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.kernels.arrays import Array, inverse_length, softmax
+from regard.kernels.cell import Cell, CellStep
 
 
 class Layout(NamedTuple):
@@ -97,11 +98,7 @@ class Trace(NamedTuple):
 class Step(NamedTuple):
     """What the way back needs of one step."""
 
-    entered: Array
-    gates: Array
-    candidate: Array
-    cell_before: Array
-    cell_tanh: Array
+    cell: CellStep
     told: Told
     trace: Trace
     after: Memory
@@ -111,20 +108,16 @@ class Forwards:
     """A batch of sequences, and what their way back will need."""
 
     def __init__(self, layout: Layout, recurrent: Array, weight: Array, bias: Array) -> None:
-        self.layout, self.recurrent, self.weight, self.bias = layout, recurrent, weight, bias
-        self.width = recurrent.shape[0] // 4
-        # σ(x) = (1 + tanh(x/2)) / 2: with these rows halved, one tanh serves both.
-        self.scale = np.full(4 * self.width, 0.5, recurrent.dtype)
-        self.scale[2 * self.width : 3 * self.width] = 1
-        self.into, self.out = recurrent.T * self.scale, np.ascontiguousarray(weight.T)
+        self.layout, self.cell, self.weight, self.bias = layout, Cell(recurrent), weight, bias
+        self.out = np.ascontiguousarray(weight.T)
         self.edges = np.cumsum(layout.widths).tolist()
         self.other = 1 - np.eye(layout.slots, dtype=recurrent.dtype)
         self.steps: list[Step] = []
 
     def forwards(self, projected: Array, keep: bool) -> tuple[Array, Array, Array, Array]:
-        layout, width, kind = self.layout, self.width, projected.dtype
+        layout, width, kind = self.layout, self.cell.width, projected.dtype
         time, batch = projected.shape[:2]
-        projected = projected * self.scale
+        projected = projected * self.cell.scale
         hidden = np.zeros((time + 1, batch, width), kind)
         contexts = np.zeros((time + 1, batch, layout.reads * layout.slot_dim), kind)
         looked = np.empty((time, batch, layout.reads, layout.slots), kind)
@@ -133,22 +126,12 @@ class Forwards:
         self.first = memory = self.empty(batch, kind)
         for now in range(time):
             entered = np.concatenate((contexts[now], hidden[now]), 1)
-            squashed = entered @ self.into
-            squashed += projected[now]
-            np.tanh(squashed, squashed)
-            candidate = squashed[:, 2 * width : 3 * width]
-            gates = 0.5 * squashed
-            gates += 0.5
-            cell_before = cell
-            cell = gates[:, width : 2 * width] * cell
-            cell += gates[:, :width] * candidate
-            cell_tanh = np.tanh(cell)
-            np.multiply(gates[:, 3 * width :], cell_tanh, hidden[now + 1])
+            cell, cell_step = self.cell.forwards(entered, projected[now], cell, hidden[now + 1])
             told = self.told(hidden[now + 1])
             memory, trace = self.remember(told, memory, looked[now], wrote[now])
             np.matmul(memory.read, memory.slots, contexts[now + 1].reshape(batch, layout.reads, -1))
             if keep:
-                self.steps.append(Step(entered, gates, candidate, cell_before, cell_tanh, told, trace, memory))
+                self.steps.append(Step(cell_step, told, trace, memory))
         return hidden[1:], contexts[1:], looked, wrote
 
     def empty(self, batch: int, kind: Any) -> Memory:

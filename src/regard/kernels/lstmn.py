@@ -31,16 +31,6 @@ class Run(NamedTuple):
     attended: Float[Tensor, "batch width"]
 
 
-def by_hand(inputs: Tensor) -> bool:
-    """Whether these loops serve a call: not traced, mapped or narrowed."""
-    return (
-        not torch.is_autocast_enabled(inputs.device.type)
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and torch.autograd.forward_ad._current_level < 0
-    )
-
-
 def run(
     gates: Float[Tensor, "batch time four_width"],
     queries: Float[Tensor, "batch time attention"],

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.calls import is_plain
+
 
 class Layout(NamedTuple):
     """Where the real positions of a batch lie when each step's are put together, longest rows first.
@@ -46,13 +48,7 @@ class Layout(NamedTuple):
 
 def by_hand(inputs: Tensor) -> bool:
     """Whether these gradients serve a call: not traced, mapped or narrowed, and on a CPU, where they are faster."""
-    return (
-        torch.is_grad_enabled()
-        and inputs.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+    return torch.is_grad_enabled() and inputs.device.type == "cpu" and is_plain(inputs)
 
 
 def sequence(

@@ -14,9 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_SHORTEST = 1e-12  # a vector that is shorter has no direction, as in the score `cosine`
-
-Array = np.ndarray
+from regard.kernels.arrays import Array, inverse_length, softmax, softmax_back
+from regard.kernels.cell import Cell, CellStep
 
 
 class Layout(NamedTuple):
@@ -42,17 +41,6 @@ class Layout(NamedTuple):
         """Widths of the four groups of orders."""
         heads, writes, dim = self.heads, self.writes, self.slot_dim
         return (heads + writes) * dim, writes * dim + heads, 2 * heads, heads * (2 * self.reach + 1)
-
-
-def by_hand(inputs: Tensor) -> bool:
-    """Whether this file serves a call: neither traced, mapped nor narrowed, and on a CPU."""
-    return (
-        inputs.device.type == "cpu"
-        and inputs.dtype in (torch.float32, torch.float64)
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
 
 
 def machine(
@@ -102,11 +90,7 @@ class _Orders(NamedTuple):
 class _Step(NamedTuple):
     """What the way back needs of one step."""
 
-    entered: Array
-    gates: Array
-    candidate: Array
-    cell_before: Array
-    cell_tanh: Array
+    cell: CellStep
     orders: _Orders
     memory: Array
     key_length: Array
@@ -129,11 +113,13 @@ class _Machine(torch.autograd.Function):
             run = _Run(layout, recurrent, weight, bias)
             results = run.forwards(projected, memory, weights, keep)
         ctx.run, ctx.hidden = run, results[0]
+        ctx.save_for_backward(*given)  # numpy reads the same memory, and only torch knows whether it was changed since
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
         with np.errstate(over="ignore", invalid="ignore"):
             gradients = ctx.run.backwards(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients), None, None
@@ -143,18 +129,13 @@ class _Run:
     """One sequence there and back."""
 
     def __init__(self, layout: Layout, recurrent: Array, weight: Array, bias: Array) -> None:
-        self.layout, self.recurrent, self.weight = layout, recurrent, weight
+        self.layout, self.cell, self.weight = layout, Cell(recurrent), weight
         free, shares, positive, _ = layout.widths
         self.squashed, self.positive = free + shares, free + shares + positive
-        # σ(x) = (1 + tanh(x/2)) / 2: with these rows halved, one tanh serves both.
-        width = recurrent.shape[0] // 4
-        self.width = width
-        self.gate_scale = np.full(4 * width, 0.5, recurrent.dtype)
-        self.gate_scale[2 * width : 3 * width] = 1
+        # σ by tanh, as in `Cell`.
         order_scale = np.ones(len(bias), bias.dtype)
         order_scale[free : free + shares] = 0.5
-        self.into, self.out = recurrent.T * self.gate_scale, weight.T * order_scale
-        self.bias = bias * order_scale
+        self.out, self.bias = weight.T * order_scale, bias * order_scale
         reach = layout.reach
         self.circle = np.arange(-reach, layout.slots + reach) % layout.slots
         self.steps: list[_Step] = []
@@ -178,17 +159,17 @@ class _Run:
             gate=shares[:, writes * dim :, None],
             strength=positive[:, :heads, None],
             exponent=1 + positive[:, heads:, None],
-            shift=_softmax(said[:, self.positive :].reshape(batch, heads, -1)),
+            shift=softmax(said[:, self.positive :].reshape(batch, heads, -1)),
             free=free,
             shares=shares,
             positive=positive,
         )
 
     def forwards(self, projected: Array, memory: Array, weights: Array, keep: bool) -> tuple[Array, Array, Array]:
-        layout, width = self.layout, self.width
+        layout, width = self.layout, self.cell.width
         tiny, kind = np.finfo(projected.dtype).tiny, projected.dtype
         time, batch = projected.shape[:2]
-        projected = projected * self.gate_scale
+        projected = projected * self.cell.scale
         hidden = np.empty((time + 1, batch, width), kind)
         reads = np.empty((time + 1, batch, layout.reads * layout.slot_dim), kind)
         looked = np.empty((time, *weights.shape), kind)
@@ -196,24 +177,13 @@ class _Run:
         cell = np.zeros((batch, width), kind)
         for now in range(time):
             entered = np.concatenate((reads[now], hidden[now]), 1)
-            squashed = entered @ self.into
-            squashed += projected[now]
-            np.tanh(squashed, out=squashed)
-            candidate = squashed[:, 2 * width : 3 * width]
-            gates = 0.5 * squashed
-            gates += 0.5
-            cell_before = cell
-            cell = gates[:, width : 2 * width] * cell
-            cell += gates[:, :width] * candidate
-            cell_tanh = np.tanh(cell)
-            np.multiply(gates[:, 3 * width :], cell_tanh, hidden[now + 1])
-
+            cell, cell_step = self.cell.forwards(entered, projected[now], cell, hidden[now + 1])
             told = self.orders(hidden[now + 1])
-            key_length, slot_length = _inverse_length(told.key), _inverse_length(memory)
+            key_length, slot_length = inverse_length(told.key), inverse_length(memory)
             likeness = told.key @ memory.swapaxes(1, 2)
             likeness *= key_length[:, :, None]
             likeness *= slot_length[:, None]
-            content = _softmax(told.strength * likeness)
+            content = softmax(told.strength * likeness)
             gated = content - weights
             gated *= told.gate
             gated += weights
@@ -222,18 +192,14 @@ class _Run:
             np.maximum(shifted, tiny, out=shifted)
             logs = np.log(shifted)
             before, weights = weights, looked[now]
-            weights[:] = _softmax(told.exponent * logs)
+            weights[:] = softmax(told.exponent * logs)
             np.matmul(weights[:, : layout.reads], memory, reads[now + 1].reshape(batch, layout.reads, -1))
             writing = weights[:, layout.reads :]
             kept = [1 - writing[:, head, :, None] * told.erase[:, head, None] for head in range(layout.writes)]
             if keep:
                 self.steps.append(
                     _Step(
-                        entered,
-                        gates,
-                        candidate,
-                        cell_before,
-                        cell_tanh,
+                        cell_step,
                         told,
                         memory,
                         key_length,
@@ -258,13 +224,13 @@ class _Run:
         self, hidden: Array, to_hidden: Array, to_reads: Array, to_weights: Array
     ) -> tuple[Array, Array, Array, Array]:
         """Gradients of the projected inputs, of the recurrent weight, and of the orders' weight and bias."""
-        width, read = self.width, to_reads.shape[-1]
+        width, read = self.cell.width, to_reads.shape[-1]
         batch = to_hidden.shape[1]
         gates = np.empty((*to_hidden.shape[:2], 4 * width), to_hidden.dtype)
         said = np.empty((*to_hidden.shape[:2], self.weight.shape[0]), to_hidden.dtype)
         last = self.steps[-1]
         memory, weights = np.zeros_like(last.memory), np.zeros_like(last.weights)
-        cell, entered = np.zeros_like(last.cell_tanh), np.zeros_like(last.entered)
+        cell, entered = np.zeros_like(last.cell.shown), np.zeros_like(last.cell.entered)
         for now in range(len(self.steps) - 1, -1, -1):
             step = self.steps[now]
             reads = (to_reads[now] + entered[:, :read]).reshape(batch, self.layout.reads, -1)
@@ -272,18 +238,8 @@ class _Run:
             from_orders = said[now] @ self.weight
             from_orders += to_hidden[now]
             from_orders += entered[:, read:]
-            steep = step.gates - step.gates * step.gates
-            slope = gates[now]
-            np.multiply(from_orders * step.cell_tanh, steep[:, 3 * width :], slope[:, 3 * width :])
-            cell = cell + from_orders * step.gates[:, 3 * width :] * (1 - step.cell_tanh * step.cell_tanh)
-            np.multiply(cell * step.candidate, steep[:, :width], slope[:, :width])
-            np.multiply(cell * step.cell_before, steep[:, width : 2 * width], slope[:, width : 2 * width])
-            np.multiply(
-                cell * step.gates[:, :width], 1 - step.candidate * step.candidate, slope[:, 2 * width : 3 * width]
-            )
-            cell = cell * step.gates[:, width : 2 * width]
-            entered = slope @ self.recurrent
-        whole = np.concatenate([step.entered for step in self.steps])
+            cell, entered = self.cell.backwards(step.cell, from_orders, cell, gates[now])
+        whole = np.concatenate([step.cell.entered for step in self.steps])
         flat_gates, flat_said = gates.reshape(-1, 4 * width), said.reshape(-1, said.shape[-1])
         return gates, flat_gates.T @ whole, flat_said.T @ hidden.reshape(-1, width), flat_said.sum(0)
 
@@ -322,7 +278,7 @@ class _Run:
         memory += reading.swapaxes(1, 2) @ reads
 
         # w = softmax(γ log w̃), w̃(i) = Σ w_g(j) s(i − j), w_g = g c + (1 − g) w'
-        logs = _softmax_back(weights, step.weights)
+        logs = softmax_back(weights, step.weights)
         exponent = np.add.reduce(logs * step.logs, 2)
         logs *= told.exponent
         logs /= step.shifted
@@ -335,7 +291,7 @@ class _Run:
         earlier = gated - content
 
         # c = softmax(β q), q = k·m / |k||m|
-        scores = _softmax_back(content, step.content)
+        scores = softmax_back(content, step.content)
         strength = np.add.reduce(scores * step.likeness, 2)
         scores *= told.strength
         turned = scores * step.likeness
@@ -358,7 +314,7 @@ class _Run:
             exponent,
         )
         said[:, self.squashed : self.positive] *= -np.expm1(-told.positive)
-        said[:, self.positive :] = _softmax_back(shift, told.shift).reshape(batch, -1)
+        said[:, self.positive :] = softmax_back(shift, told.shift).reshape(batch, -1)
         return memory, earlier
 
     def moved(self, around: Array, shares: Array) -> Array:
@@ -368,23 +324,3 @@ class _Run:
         for at in range(1, shares.shape[2]):
             total += around[..., at : at + slots] * shares[..., at : at + 1]
         return total
-
-
-def _inverse_length(vectors: Array) -> Array:
-    """One divided by the length of each vector, 0 where there is none."""
-    length = np.sqrt((vectors * vectors) @ np.ones(vectors.shape[-1], vectors.dtype))
-    inverse: Array = 1 / np.maximum(length, _SHORTEST)
-    inverse *= length > _SHORTEST
-    return inverse
-
-
-def _softmax(scores: Array) -> Array:
-    exponentials = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
-    exponentials /= np.add.reduce(exponentials, -1, keepdims=True)
-    return exponentials
-
-
-def _softmax_back(upstream: Array, result: Array) -> Array:
-    passed = upstream * result
-    passed -= result * np.add.reduce(passed, -1, keepdims=True)
-    return passed

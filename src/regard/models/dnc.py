@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.score import Cosine
+from regard.kernels.arrays import by_hand
 from regard.kernels.computer import Layout, computer
-from regard.kernels.turing import by_hand
 from regard.layers.controller import Controller
 from regard.layers.dynamic_memory import (
     allocation,

@@ -21,6 +21,7 @@ from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.score import Additive, Prepared
 from regard.kernels import lstmn as kernel
+from regard.kernels.calls import is_plain
 from regard.layers.dropout import Dropout
 from regard.layers.sequence import Tick
 from regard.models.lstmn_settings import LSTMNSettings
@@ -111,10 +112,9 @@ class LSTMNLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch time width"], Tapes]:
         """Read vectors one after the other, from any state: the numbers of `step`, without its cost.
 
-        Where somebody records the attention, it does go step by step.
+        Where somebody records the attention, each look is made again for them; the numbers stay what they are.
         """
-        watched = bool(self.attention._forward_hooks)
-        if watched or not kernel.by_hand(inputs) or inputs.shape[1] == 0:
+        if not is_plain(inputs) or inputs.shape[1] == 0:
             return self._by_steps(inputs, state)
         score = self.score
         asking = 2 * score.query_weight
@@ -132,7 +132,18 @@ class LSTMNLayer(nn.Module):
             state.attended,
             self.bound,
         )
-        return made.tape[..., : self.width], state.written(made.tape, made.key / 2, made.attended, self.bound)
+        key = made.key / 2
+        if self.attention._forward_hooks:
+            self._look_again(inputs, state, made.tape, key)
+        return made.tape[..., : self.width], state.written(made.tape, key, made.attended, self.bound)
+
+    def _look_again(self, inputs: Tensor, state: Tapes, tape: Tensor, key: Tensor) -> None:
+        """Every look at tapes that are written already, through the module whose calls are recorded."""
+        each = zip(inputs.unbind(1), tape.split(1, 1), key.split(1, 1), strict=True)
+        for now, written, projected in each:
+            looked = self.look(state, now)
+            assert looked.context is not None
+            state = state.written(written, projected, looked.context.squeeze(1).chunk(2, -1)[0], self.bound)
 
     def _by_steps(self, inputs: Tensor, state: Tapes) -> tuple[Tensor, Tapes]:
         each = [inputs.new_zeros(inputs.shape[0], 0, self.width)]

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.refocus import interpolate, sharpen, shift
 from regard.attention.score import score
-from regard.kernels.turing import Layout, by_hand, machine
+from regard.kernels.arrays import by_hand
+from regard.kernels.turing import Layout, machine
 from regard.layers.controller import Controller
 from regard.layers.recurrent import Carried
 from regard.layers.sequence import Look, Tick
