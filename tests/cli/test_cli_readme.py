@@ -8,6 +8,9 @@ import pytest
 from typer.main import get_command
 
 from regard.cli.app import app
+from regard.errors import ConfigError
+from regard.tasks.config import check, parse_assignments
+from regard.tasks.settings import SETTINGS, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")) if path.name != "CHANGELOG.md"]
@@ -41,12 +44,26 @@ def _words(line: str) -> list[str]:
 
 
 def parse(arguments: list[str]) -> None:
-    """Let the program read its arguments without running the command."""
+    """Let the program read its arguments, and check the settings among them, without running the command."""
+    _check_settings(arguments)
     group = get_command(app)
     with group.make_context("regard", list(arguments)) as context:
         if arguments[:1] and not arguments[0].startswith("-"):
             name, command, rest = group.resolve_command(context, list(arguments))
             command.make_context(name, rest, parent=context)
+
+
+def _check_settings(arguments: list[str]) -> None:
+    """KEY=VALUE of a training is a setting of its task; that of an evaluation one of some task's tests."""
+    name, *rest = arguments or [""]
+    tree = parse_assignments([one for one in rest if re.match(r"[a-z_.]+=", one)])
+    if name == "train" and rest and rest[0] in SETTINGS:
+        check(settings_of(rest[0]), tree)
+    elif name == "evaluate" and tree:
+        kinds = [settings_of(task).tests for task in SETTINGS]
+        fitting = [kind for kind in kinds if tree.keys() <= kind.model_fields.keys()]
+        assert fitting, f"no task is tested on {', '.join(tree)}"
+        check(fitting[0], tree)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -72,6 +89,10 @@ def test_a_wrong_line_is_found():
         parse(["demo", "--too", "zh"])
     with pytest.raises(Exception, match="No such command"):
         parse(["dmo"])
+    with pytest.raises(AssertionError, match="no task is tested on length"):
+        parse(["evaluate", "runs/copy", "length=40"])
+    with pytest.raises(ConfigError, match=r"model\.widht"):
+        parse(["train", "algorithms", "model.widht=40"])
 
 
 @pytest.mark.parametrize("name", sorted(get_command(app).commands))

@@ -49,4 +49,4 @@ def test_it_is_measured_and_shown(regard, copier, tmp_path):
 
 
 def test_only_algorithms_are_solved(regard, run):
-    assert "a run of translation, which solves nothing" in regard("solve", run, "01", code=2).stderr
+    assert "is a run of translation; this needs one of algorithms" in regard("solve", run, "01", code=2).stderr

@@ -1,4 +1,4 @@
-"""The differentiable neural computer of Graves et al. (2016) written plainly: loops over slots, one memory at a time."""
+"""The differentiable neural computer of Graves et al. (2016) in plain loops over slots, one memory at a time."""
 
 import math
 

@@ -31,7 +31,7 @@ TINY = {
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("algorithms") / "run"
     results = fit(check(AlgorithmSettings, TINY), folder, progress="silent")
-    assert results["steps"] == 7 and 0 < results["best"]["loss"] < 1 if "best" in results else True
+    assert results["steps"] == 7
     return folder
 
 

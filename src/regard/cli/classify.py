@@ -10,7 +10,6 @@ from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, typed, warn
 from regard.cli.inputs import is_typed, lines_of
-from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.tasks.classifier import Verdict
@@ -48,9 +47,7 @@ def classify(
     """
     from regard.tasks.runs import config_of
 
-    task = config_of(run).get("task")
-    if task != "classification":
-        raise ConfigError(f"{run} is a run of {task}; this needs one of classification")
+    config_of(run, "classification")
     given = typed(text)
     lines = lines_of(given)
 

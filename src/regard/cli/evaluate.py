@@ -52,7 +52,7 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
     regard evaluate runs/de-en --source test.de --target test.en --links test.links --format json
     regard evaluate runs/de-en --tsv test.tsv --links test.links --links-from 1
     regard evaluate runs/en-fr --edges 4,6,8
-    regard evaluate runs/copy length=40 count=100
+    regard evaluate runs/copy lengths=[40,120] sequences=100
     regard evaluate runs/seed-0 --with runs/seed-1 --with runs/seed-2 --source test.de --target test.en
     """,
 )

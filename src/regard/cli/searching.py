@@ -41,17 +41,10 @@ def search_from(run: Path, **options: Any) -> "SearchSettings":
     from regard.tasks.runs import config_of
     from regard.tasks.translation_settings import TranslationSettings
 
-    tree = config_of(run)
-    refuse_other(run, str(tree.get("task")))
+    tree = config_of(run, "translation")
     given = {name: value for name, value in options.items() if value is not None}
     tree = merge(tree, {"search": given})
     return check(TranslationSettings, tree).search
-
-
-def refuse_other(run: Path, task: str) -> None:
-    """Raise a ConfigError if a run is not one of translation."""
-    if task != "translation":
-        raise ConfigError(f"{run} is a run of {task}; this needs one of translation")
 
 
 def loaded(

@@ -9,7 +9,6 @@ from regard.cli.app import app
 from regard.cli.command import Threads, command
 from regard.cli.console import out, typed
 from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refuse_input
-from regard.errors import ConfigError
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Input = Annotated[
@@ -33,16 +32,15 @@ def solve(run: RunFolder, text: Input = "-", out_: Out = None, threads: Threads 
     """Solve sequences with a run of the task algorithms: one line in is one line out, in order.
 
     A line is a sequence as its problem writes it, rows as words of 0 and 1: rows to copy; how many times and the rows;
-    items between | and, after ?, the one whose follower is wanted; priority:row to sort. An empty line has an empty
-    answer; a line that is none of these is an error that names file and line.
+    items between | and, after ?, the one whose follower is wanted; priority:row to sort; key:value pairs and, after ?,
+    the keys to count and recall; episodes of rows between |. An empty line has an empty answer; a line that is none of
+    these is an error that names file and line.
     """
     from regard.files import write_atomically
     from regard.tasks.load import load
     from regard.tasks.runs import config_of
 
-    task = config_of(run).get("task")
-    if task != "algorithms":
-        raise ConfigError(f"{run} is a run of {task}, which solves nothing; it takes one of algorithms")
+    config_of(run, "algorithms")
     text = typed(text)
     refuse_input(out_, text)
     lines = lines_of(text)

@@ -8,7 +8,6 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Seed, Threads, command
 from regard.cli.console import out, typed
-from regard.errors import ConfigError
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Prompt = Annotated[
@@ -52,9 +51,7 @@ def write(
     from regard.cli.inputs import lines_of
     from regard.tasks.runs import config_of
 
-    task = config_of(run).get("task")
-    if task != "language":
-        raise ConfigError(f"{run} is a run of {task}; this needs one of language")
+    config_of(run, "language")
     given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
 
     from regard.tasks.load import load

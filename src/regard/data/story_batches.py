@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,10 +45,13 @@ class Vocabulary:
     words: tuple[str, ...]
     answers: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        first = UNKNOWN + 1
-        object.__setattr__(self, "_ids", {word: number for number, word in enumerate(self.words, first)})
-        object.__setattr__(self, "_numbers", {answer: number for number, answer in enumerate(self.answers)})
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, UNKNOWN + 1)}
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {answer: number for number, answer in enumerate(self.answers)}
 
     def __len__(self) -> int:
         return UNKNOWN + 1 + len(self.words)
@@ -65,12 +69,11 @@ class Vocabulary:
 
     def ids(self, text: str, limit: int) -> list[int]:
         """The ids of a sentence's first words; one that no training told is unknown."""
-        known: dict[str, int] = self._ids  # type: ignore[attr-defined]
-        return [known.get(word, UNKNOWN) for word in words_of(text)[:limit]]
+        return [self._ids.get(word, UNKNOWN) for word in words_of(text)[:limit]]
 
     def unknown(self, text: str) -> list[str]:
         """The words of a sentence that no training told."""
-        return [word for word in words_of(text) if word not in self._ids]  # type: ignore[attr-defined]
+        return [word for word in words_of(text) if word not in self._ids]
 
     def number(self, answer: str, place: str) -> int:
         """The number of an answer.
@@ -78,10 +81,10 @@ class Vocabulary:
         Raises:
             DataError: training never gave it.
         """
-        known: dict[str, int] = self._numbers  # type: ignore[attr-defined]
-        if answer not in known:
-            raise DataError(f"{place}: the answer {answer!r} does not occur in training.{nearest(answer, known)}")
-        return known[answer]
+        if answer not in self._numbers:
+            near = nearest(answer, self._numbers)
+            raise DataError(f"{place}: the answer {answer!r} does not occur in training.{near}")
+        return self._numbers[answer]
 
     def save(self, folder: Path) -> None:
         write_json(folder / _FILE, {"words": self.words, "answers": self.answers})

@@ -14,7 +14,7 @@ from regard.errors import DataError
 from regard.layers.objective import Objective, objective
 from regard.metrics.buckets import by_length
 from regard.models.story_reader import StoryReader
-from regard.tasks.answerer import Answered, StoryAnswerer, load_answerer, story_of
+from regard.tasks.answerer import StoryAnswerer, load_answerer, story_of
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.reading_data import Stories, example, held_out, prepare_stories, tested
@@ -148,5 +148,3 @@ TASK = Task(
     examples=_examples,
     monitors=_MONITORS,
 )
-
-__all__ = ["TASK", "Answered", "evaluate"]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.babi import Story, read_stories
-from regard.data.settings import Part
 from regard.data.stories import made_stories, made_story
 from regard.data.story_batches import StoryBatch, StoryBatches, Vocabulary, steps_of
 from regard.data.story_settings import MadeStories, ReadingData, StoriesSettings
@@ -93,8 +92,7 @@ def tested(data: StoriesSettings, seed: int) -> list[Story]:
 def example(settings: ReadingSettings) -> Story:
     """A story to look at: a made one of the test part, or the first that is held out."""
     made = settings.data.made
-    part: Part = "test"
-    return held_out(settings)[0] if made is None else made_story(made, settings.seed, part, 0)
+    return held_out(settings)[0] if made is None else made_story(made, settings.seed, "test", 0)
 
 
 def _sample(made: MadeStories, seed: int) -> list[Story]:

@@ -101,7 +101,7 @@ def _usage(answerer: "StoryAnswerer", story: Story, words: dict[str, str]) -> li
     """Steps × slots, of a model whose state keeps the usage of its slots."""
     model: Any = answerer.model
     steps = steps_of(story, answerer.vocabulary, answerer.settings.model.thinking, answerer.settings.data.max_words)
-    batch = StoryBatch.of([steps])
+    batch = StoryBatch.of([steps]).to(next(model.parameters()).device)
     state = model.machine.start(1)
     if not hasattr(state, "usage"):
         return []

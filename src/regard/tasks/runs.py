@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RunError
+from regard.errors import ConfigError, RunError
 from regard.training.run import RunFolder
 
 HUGGING_FACE = "config.json"
@@ -34,9 +34,21 @@ def refuse_taken(path: str | Path) -> None:
     RunFolder(path).refuse_taken()
 
 
-def config_of(path: str | Path) -> dict[str, Any]:
-    """The settings of a run, as plain values."""
-    return open_run(path).read_config()
+def config_of(path: str | Path, task: str | None = None) -> dict[str, Any]:
+    """The settings of a run, as plain values.
+
+    Args:
+        path: the run folder.
+        task: what the run must be of, if that matters.
+
+    Raises:
+        RunError: there is no run.
+        ConfigError: it is one of another task.
+    """
+    config = open_run(path).read_config()
+    if task is not None and config.get("task") != task:
+        raise ConfigError(f"{path} is a run of {config.get('task')}; this needs one of {task}")
+    return config
 
 
 def _kind(folder: Path) -> str:

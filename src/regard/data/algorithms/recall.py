@@ -25,8 +25,8 @@ class Recall:
     def draw(self, chance: Chance, length: int) -> Item:
         if not 2 <= length <= 2 ** (self.item_rows * self.bits):
             raise ConfigError(
-                f"{length} items are asked for; a recall has at least 2, and items of {self.item_rows} rows of "
-                f"{self.bits} bits are too few for it if there are more than can be told apart"
+                f"{length} items are asked for; a recall has at least 2, and at most the "
+                f"{2 ** (self.item_rows * self.bits)} that {self.item_rows} rows of {self.bits} bits can tell apart"
             )
         items: dict[bytes, np.ndarray] = {}
         while len(items) < length:
