@@ -107,7 +107,7 @@ class NeuralTuringMachine(nn.Module):
         self.heads = nn.ModuleDict({name: Look() for name in self.names})
 
     def start(self, batch: int) -> Machine:
-        """The memory holds one small constant (Collier & Beel 2018, section 4.1); all heads stand at slot 0."""
+        """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
         layout, weight = self.layout, self.orders.weight
         weights = weight.new_zeros(batch, layout.heads, layout.slots)
         weights[..., 0] = 1
