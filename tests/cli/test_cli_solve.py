@@ -40,9 +40,9 @@ def test_it_is_measured_and_shown(regard, copier, tmp_path):
     told = json.loads(regard("evaluate", copier, "sequences=5", "lengths=[6, 9]", "--format", "json").stdout)
     assert [row["length"] for row in told["lengths"]] == ["1–3", "6", "9"] and told["measures"]["exact_twice"] == 0
     assert "Did you mean 'sequences'" in regard("evaluate", copier, "sequence=5", code=2).stderr
-    picture = tmp_path / "memory.png"
-    regard("show", copier, "--length", 3, "--out", picture)
-    assert picture.read_bytes()[1:4] == b"PNG"
+    page = tmp_path / "memory.html"
+    regard("show", copier, "--length", 3, "--out", page)
+    assert all(head in page.read_text(encoding="utf-8") for head in ("read 0", "write 0", "memory: "))
     shown = regard("show", copier, "01 11", "--lang", "zh").stdout
     assert "write 0" in shown and "存储器" in shown
     assert "expected 2 bits" in regard("show", copier, "0", code=1).stderr
