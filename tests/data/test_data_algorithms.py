@@ -54,6 +54,14 @@ def test_priority_sort_by_hand():
     assert len(sort.draw(Chance(1), 20).answer) == 16  # as in the paper
 
 
+def test_how_many_times_is_a_number_that_can_be_said_k13():
+    repeat = problem(REPEAT)
+    assert len(repeat.read("9999 011").answer) == 10_000
+    for given, shown in (("0", "'0'"), ("10000", "'10000'"), ("9" * 5000, "'9{39}…'"), ("x", "'x'")):
+        with pytest.raises(DataError, match=f"starts with {shown}; expected how many times .*, 1 to 9999"):
+            repeat.read(f"{given} 011")
+
+
 @pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.problem)
 def test_drawn_questions_are_their_own_answer(settings):
     """Every answer row stands in the question where `sources` says, and the widths are the promised ones."""

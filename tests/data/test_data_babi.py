@@ -40,6 +40,7 @@ def test_reads_sentences_questions_and_facts():
         ("2 Mary went.\n", "line 1: it has the number 2; expected 1"),
         ("1 A.\n2 Where?\tb\t2\n", "line 2: the fact '2' is no number of an earlier line, 1 to 1"),
         ("1 A.\n2 Where?\tb\tone\n", "line 2: the fact 'one'"),
+        ("1 A.\n2 Where?\tb\n3 Where?\tb\t1 2\n", "line 3: the fact 2 is a question"),
         ("1 A.\n2 Where?\tb\t1\tc\n", "line 2: 4 columns"),
         ("1 A.\n2 Where?\n", "line 2: the question 'Where?' has no answer"),
         ("1 A.\n2 Where?\t\t1\n", "line 2: 3 columns"),

@@ -54,13 +54,31 @@ def test_a_bad_table_is_told_with_file_and_line(tmp_path, content, told):
 
 
 @pytest.mark.parametrize(
-    "line", ['{"text": "a"}', "[1]", '{"text": 3, "label": "x"}', '{"text": "a", "label": 0.5}', "{"]
+    "line",
+    [
+        '{"text": "a", "label": "b\\nc"}',
+        '{"text": "a"}',
+        "[1]",
+        '{"text": 3, "label": "x"}',
+        '{"text": "a", "label": 0.5}',
+        "{",
+    ],
 )
 def test_a_bad_object_is_told_with_file_and_line(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "label": 1}\n' + line + "\n")
     with pytest.raises(DataError, match="line 2"):
         read_labelled(LabelledSettings(jsonl=path))
+
+
+def test_a_label_of_a_file_is_one_that_a_line_can_hold_k8(tmp_path):
+    """A label stands in a line of its own and before a tab where sentences are classified."""
+    path = tmp_path / "a.txt"
+    path.write_text("a\n")
+    for label in ("", " ", "a\tb", "a\nb", "a\rb"):
+        with pytest.raises(DataError, match=r"the file .*a\.txt: the label .* is blank or holds"):
+            read_labelled(LabelledSettings(files={label: path}))
+    assert read_labelled(LabelledSettings(files={" b c ": path}))[0].label == "b c"
 
 
 def test_labels_that_cannot_be_told_apart(tmp_path):

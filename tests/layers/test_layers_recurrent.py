@@ -137,3 +137,14 @@ def test_autocast_changes_speed_not_meaning(cell, lengths):
 def test_an_unknown_cell():
     with pytest.raises(ConfigError, match="Did you mean 'lstm'"):
         Recurrence("lstmm", 3, 5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("width", [2, 4])
+def test_inputs_of_another_width_are_refused(cell, steps, width):
+    """torch's fused LSTM asks nobody: it gives an output of the right shape, of weights read at wrong places."""
+    recur = Recurrence(cell, 3, 5)
+    state = tuple(torch.zeros(2, 1, 5) for _ in range(recur.parts))
+    with pytest.raises(ShapeError, match=f"inputs are {width} wide, as \\(2, {steps}, {width}\\); expected 3"):
+        recur(torch.zeros(2, steps, width), state)

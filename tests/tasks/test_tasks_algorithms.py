@@ -126,6 +126,12 @@ def test_the_picture_says_that_the_read_head_follows(language, note):
     assert any("2" in note and "9" in note for note in view.notes[1:])
 
 
+def test_where_no_head_settles_all_slots_are_drawn(monkeypatch):
+    monkeypatch.setattr("regard.tasks.memory_view._USED", 1.0)
+    view = TASK.view(Solver(Copier(), check(AlgorithmSettings, TINY)), "01 11 10")
+    assert view.matrices[0].columns == tuple("012345678") and not any("not drawn" in note for note in view.notes)
+
+
 def test_examples_are_drawn_and_repeat(run):
     solver = load(run)
     one, other = (TASK.view(solver, None, length=3, seed=5) for _ in range(2))
@@ -144,6 +150,23 @@ def test_a_model_without_heads_shows_its_answer(tmp_path):
 
 def test_a_task_that_has_no_smoothing_says_so():
     assert TASK.problems({"training": {"smoothing": 0.1}}) and not TASK.problems({"training": {}})
+
+
+def test_a_fixed_context_is_told_which_input_asks():
+    """Of repeat_copy the last input is how many times: a decoder that waits for it may never begin."""
+    tree = {"data": {"problem": "repeat_copy"}, "model": {"kind": "fixed"}}
+    assert TASK.problems(tree) == [
+        "model.mark: the last input of repeat_copy is how many times; the one before it asks: model.mark=-2"
+    ]
+    assert not TASK.problems({**tree, "model": {"kind": "fixed", "mark": -2}})
+    assert not TASK.problems({**tree, "data": {"problem": "recall"}})
+    drawn = TASK.data(check(AlgorithmSettings, tree), None, print).batches
+    for number in range(5):
+        item = drawn.item(number)
+        assert np.flatnonzero(item.question[:, -2] > 0.5).tolist() == [item.length]
+
+
+def test_every_problem_is_of_every_kind_of_model():
     problems = ("copy", "repeat_copy", "recall", "priority_sort")
     for problem, kind in itertools.product(problems, ("ntm", "lstm")):
         check(AlgorithmSettings, {"task": "algorithms", "data": {"problem": problem}, "model": {"kind": kind}})

@@ -20,6 +20,7 @@ from regard.tasks.config import check
 from regard.tasks.fit import fit
 from regard.tasks.load import load
 from regard.tasks.reading_settings import ReadingSettings
+from regard.tasks.reading_view import reading_view
 
 SETTINGS = {
     "task": "reading",
@@ -167,6 +168,28 @@ def test_settings_without_stories_or_with_two_origins_are_refused():
         check(ReadingSettings, {"task": "reading"}, reading.TASK.faults)
     with pytest.raises(ConfigError, match="choose one origin of stories"):
         check(ReadingSettings, {"data": {"babi": "a.txt", "made": {}}}, reading.TASK.faults)
+
+
+def test_a_machine_that_waits_for_a_mark_reads_no_stories():
+    with pytest.raises(ConfigError, match=r"model.machine.kind: fixed waits for an input that marks the question"):
+        check(ReadingSettings, {"data": {"made": {}}, "model": {"machine": {"kind": "fixed"}}}, reading.TASK.faults)
+
+
+def test_what_no_training_told_is_said_once_for_all_stories_k13():
+    answerer, _ = untrained({"kind": "lstm"})
+    stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
+    stories = [one._replace(lines=tuple(line._replace(answer="garden" if line.asks else None) for line in one.lines))
+               for one in stories]  # fmt: skip
+    assert reading.evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
+
+
+def test_answers_of_a_model_without_heads_are_labelled_as_what_they_are():
+    answerer, stories = untrained({"kind": "lstm"})
+    [matrix] = reading_view(answerer, stories[0]).matrices
+    assert (matrix.row_axis, matrix.column_axis) == ("question", "answer")
+    assert matrix.columns == answerer.vocabulary.answers and matrix.values.sum(1) == pytest.approx(1)
+    [matrix] = reading_view(answerer, stories[0], "zh").matrices
+    assert (matrix.row_axis, matrix.column_axis) == ("问题", "答案")
 
 
 def test_answers_of_a_file_train_and_its_last_stories_are_held_out(tmp_path):

@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, typed, warn
-from regard.cli.inputs import is_file, lines_of
+from regard.cli.inputs import STANDARD_INPUT, file_of, lines_of
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,15 +82,17 @@ def _asked(stories: str | None, story: str | None, question: str | None) -> "lis
     if (stories is None) == (story is None):
         raise ConfigError("name a file of stories, or give one story: --story FILE|TEXT --question TEXT")
     if story is not None:
-        place = "standard input" if story == "-" else story if is_file(story) else "--story"
-        text = typed(story) if place == "--story" else "\n".join(lines_of(story))
+        # A text may have several lines, which the name of a file has not.
+        several = len(story.splitlines()) > 1
+        place = STANDARD_INPUT if story == "-" else "--story" if several or file_of(story) is None else story
+        text = typed(story) if several else "\n".join(lines_of(typed(story)))
         return [story_of(text, None if question is None else typed(question), place)]
     if question is not None:
         raise ConfigError("--question is asked of one story; give it with --story FILE|TEXT")
     given = typed(str(stories))
-    if given != "-" and not is_file(given):
+    if given != "-" and file_of(given) is None:
         raise ConfigError(f"{given[:80]}: no such file; a story on the command line is given by --story TEXT")
-    return list(parse_stories(list(lines_of(given)), "standard input" if given == "-" else given, answered=False))
+    return list(parse_stories(list(lines_of(given)), STANDARD_INPUT if given == "-" else given, answered=False))
 
 
 def _written(one: "Answered", format: str) -> str:

@@ -98,7 +98,9 @@ def _line(text: str, before: list[Line], place: str, answered: bool) -> Line:
     places = []
     for word in rest[1].split() if len(rest) == 2 else []:
         if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:10]) <= len(before):
-            raise DataError(f"{place}: the fact {word!r} is no number of an earlier line, 1 to {len(before)}")
+            raise DataError(f"{place}: the fact {word[:20]!r} is no number of an earlier line, 1 to {len(before)}")
+        if before[int(word) - 1].asks:
+            raise DataError(f"{place}: the fact {word} is a question; a fact is a sentence of the story")
         places.append(int(word) - 1)
     return Line(said, True, rest[0], tuple(places))
 

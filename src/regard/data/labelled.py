@@ -42,7 +42,7 @@ def read_labelled(settings: LabelledSettings) -> list[Labelled]:
         found = list(_of_objects(settings.jsonl))
     elif settings.files is not None:
         found = [
-            Labelled(line, label, f"{path}, line {number}")
+            Labelled(line, _label(label, f"the file {path}"), f"{path}, line {number}")
             for label, path in settings.files.items()
             for number, line in enumerate(iterate_lines(path), start=1)
         ]
@@ -119,6 +119,6 @@ def _of_objects(path: Path) -> Iterator[Labelled]:
 
 def _label(text: str, place: str) -> str:
     label = text.strip()
-    if not label or "\t" in label:
-        raise DataError(f"{place}: the label {text!r} is blank or holds a tab")
+    if not label or set(label) & set("\t\n\r"):
+        raise DataError(f"{place}: the label {text!r} is blank or holds a tab or a line break")
     return label

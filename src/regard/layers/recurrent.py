@@ -94,7 +94,7 @@ class Recurrence(nn.Module):
 
     def __init__(self, cell: str, input_dim: int, hidden_dim: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        self.cell, self.hidden_dim, self.layers = cell, hidden_dim, layers
+        self.cell, self.input_dim, self.hidden_dim, self.layers = cell, input_dim, hidden_dim, layers
         self.parts = 2 if cell == "lstm" else 1
         widths = [input_dim] + [hidden_dim] * (layers - 1)
         made = _known(cell, CELLS)
@@ -111,7 +111,14 @@ class Recurrence(nn.Module):
 
         Beyond a row's length, where lengths are given, nothing is asked for: outputs there, and the state after a row
         that ends early, may be anything finite.
+
+        Raises:
+            ShapeError: the inputs have another width. torch's fused LSTM takes any, and reads its weights wrongly.
         """
+        if inputs.shape[-1] != self.input_dim:
+            raise ShapeError(
+                f"the inputs are {inputs.shape[-1]} wide, as {tuple(inputs.shape)}; expected {self.input_dim}"
+            )
         finals = []
         for number, layer in enumerate(self.each):
             if number:

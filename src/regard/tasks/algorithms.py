@@ -122,10 +122,21 @@ def _examples(solver: Solver, evaluation: Evaluation) -> View:
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    training = tree.get("training")
-    if isinstance(training, dict) and training.get("smoothing"):
-        return ["training.smoothing: it is of choices among words; bits have none, so leave it 0"]
-    return []
+    training, data, model = (_part(tree, name) for name in ("training", "data", "model"))
+    wrong = []
+    if training.get("smoothing"):
+        wrong.append("training.smoothing: it is of choices among words; bits have none, so leave it 0")
+    # Of the other problems the last input is what asks.
+    if (data.get("problem"), model.get("kind"), str(model.get("mark", -1))) == ("repeat_copy", "fixed", "-1"):
+        wrong.append(
+            "model.mark: the last input of repeat_copy is how many times; the one before it asks: model.mark=-2"
+        )
+    return wrong
+
+
+def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    part = tree.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 TASK = Task(

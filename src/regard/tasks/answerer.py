@@ -1,7 +1,7 @@
 """A trained reader of stories: stories with questions in, answers out, and which sentences were read for them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,15 +146,18 @@ class StoryAnswerer:
         best = int(chances.argmax())
         answers = self.vocabulary.answers
         told = dict(zip(answers, chances.tolist(), strict=True))
-        return Answered(story, line, answers[best], told[answers[best]], told, looks, self._notes(story, line))
+        return Answered(
+            story, line, answers[best], told[answers[best]], told, looks, self.notes(story.lines[: line + 1])
+        )
 
-    def _notes(self, story: Story, line: int) -> list[str]:
-        notes, limit = [], self.settings.data.max_words
-        unknown = sorted({word for one in story.lines[: line + 1] for word in self.vocabulary.unknown(one.text)})
+    def notes(self, lines: Iterable[Line]) -> list[str]:
+        """What is done to the text of some lines: words that are unknown, sentences that are cut."""
+        notes, limit, texts = [], self.settings.data.max_words, [one.text for one in lines]
+        unknown = sorted({word for text in texts for word in self.vocabulary.unknown(text)})
         if unknown:
             shown = ", ".join(repr(word[:40]) for word in unknown[:5]) + (" …" if len(unknown) > 5 else "")
             notes.append(f"the model has never read {shown}")
-        if cut := sum(len(words_of(one.text)) > limit for one in story.lines[: line + 1]):
+        if cut := sum(len(words_of(text)) > limit for text in texts):
             notes.append(f"{cut} sentences have more than {limit} words and were cut")
         return notes
 

@@ -74,7 +74,8 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
         return View("answers", title, [answers], [words["no_heads"]], language)
 
     slots = max(weights.shape[1] for weights in heads.values())
-    used = np.flatnonzero(np.max([_wide(weights, slots).max(0) for weights in heads.values()], 0) > _USED)
+    most = np.max([_wide(weights, slots).max(0) for weights in heads.values()], 0)
+    used = np.flatnonzero(most > _USED) if (most > _USED).any() else np.arange(slots)
     columns = [str(slot) for slot in used]
     matrices = [Matrix(_wide(weights, slots)[:, used], rows, columns, name) for name, weights in heads.items()]
     if held[-1] is not None:

@@ -62,10 +62,17 @@ def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[s
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
+    data, model = tree.get("data"), tree.get("model")
+    machine = model.get("machine") if isinstance(model, dict) else None
+    wrong = []
     if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in ORIGINS):
-        return [f"data: no stories to train on. Give {NAMED}"]
-    return []
+        wrong.append(f"data: no stories to train on. Give {NAMED}")
+    if isinstance(machine, dict) and machine.get("kind") == "fixed":
+        wrong.append(
+            "model.machine.kind: fixed waits for an input that marks the question, and a sentence's vector has none; "
+            "choose another, such as lstm"
+        )
+    return wrong
 
 
 def _evaluate(answerer: StoryAnswerer, run: Path, test: dict[str, Any]) -> Evaluation:
@@ -94,7 +101,7 @@ def evaluate(answerer: StoryAnswerer, stories: list[Story]) -> Evaluation:
         chances = torch.tensor([one.probabilities[str(one.question.answer)] for one in some], dtype=torch.float64)
         told = {
             "accuracy": sum(one.answer == one.question.answer for one in some) / len(some),
-            "loss": -float(chances.clamp_min(1e-30).log().mean()),
+            "loss": 0.0 - float(chances.clamp_min(1e-30).log().mean()),  # never −0
         }
         facts = [one for one in some if one.question.supports and one.looks]
         if facts:
@@ -120,7 +127,7 @@ def evaluate(answerer: StoryAnswerer, stories: list[Story]) -> Evaluation:
         baselined="looked" if looked else "",
         by="sentences",
         lengths=rows,
-        notes=sorted({note for one in answered for note in one.notes}),
+        notes=answerer.notes(line for story in stories for line in story.lines),
     )
 
 

@@ -24,6 +24,8 @@ _WORDS = {
         "slot": "slot",
         "row": "head",
         "column": "sentence",
+        "asks": "question",
+        "answer": "answer",
         "looked": "{question}: most read is {place}, {verdict}.",
         "is": "a fact that the answer needs",
         "not": "not a fact that the answer needs ({facts})",
@@ -43,6 +45,8 @@ _WORDS = {
         "slot": "槽",
         "row": "磁头",
         "column": "句子",
+        "asks": "问题",
+        "answer": "答案",
         "looked": "{question}：读得最多的是第 {place} 句，{verdict}。",
         "is": "正是回答所需的事实",
         "not": "不是回答所需的事实（{facts}）",
@@ -69,11 +73,12 @@ def reading_view(answerer: "StoryAnswerer", story: Story, language: str = "en") 
     told = [one for one in answered if one.question.answer is not None]
     right = sum(one.answer == one.question.answer for one in told)
     title = words["title"].format(right=right, count=len(told)) if told else words["untold"]
-    notes += sorted({note for one in answered for note in one.notes})
+    notes += answerer.notes(story.lines)
     if not matrices:
         answers = list(answered[0].probabilities)
         rows = [[one.probabilities[answer] for answer in answers] for one in answered]
-        matrices = [Matrix(rows, [one.question.text for one in answered], answers)]
+        asked = [one.question.text for one in answered]
+        matrices = [Matrix(rows, asked, answers, row_axis=words["asks"], column_axis=words["answer"])]
         return View("answers", title, matrices, notes, language)
     return View("memory", title, [*matrices, *usage], notes, language)
 

@@ -9,6 +9,9 @@ from regard.errors import DataError
 
 END = "end"
 
+_MOST = 9999
+"""Times that a person may ask for."""
+
 
 class Copy:
     """Rows of bits, a mark, and then the rows again. Inputs: the bits and the mark."""
@@ -56,8 +59,11 @@ class RepeatCopy:
 
     def read(self, text: str) -> Item:
         times, *words = text.split() or [""]
-        if not (times.isascii() and times.isdigit()) or int(times) < 1 or len(times) > 4:
-            raise DataError(f"the line starts with {times!r}; expected how many times the rows are to be said, from 1")
+        if not (times.isascii() and times.isdigit()) or len(times) > len(str(_MOST)) or int(times) < 1:
+            shown = repr(times if len(times) <= 40 else times[:39] + "…")
+            raise DataError(
+                f"the line starts with {shown}; expected how many times the rows are to be said, 1 to {_MOST}"
+            )
         return self._item(read_rows(words, self.bits), int(times))
 
     def write(self, bits: np.ndarray) -> str:
