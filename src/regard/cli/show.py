@@ -91,7 +91,7 @@ def show(
 
     own = _own(task, options, given)
     view = find_task(task).view(load(run, threads=threads), line, language=lang, **own)
-    for note in view.notes:
+    for note in view.notes if out_ else ():  # the terminal's own picture ends with them
         warn(note)
     if not out_:
         from regard.views.terminal import terminal

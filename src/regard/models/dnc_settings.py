@@ -14,7 +14,7 @@ class DNCSettings(BaseModel):
     controller: Literal["lstm", "feed_forward"] = Field(default="lstm", description="what the controller is")
     width: int = Field(default=100, ge=1, description="width of the controller's state")
     layers: int = Field(default=1, ge=1, description="layers of the controller, one upon the other")
-    slots: int = Field(default=16, ge=1, description="N, the slots of the memory")
+    slots: int = Field(default=16, ge=1, le=65_536, description="N, the slots of the memory")
     slot_dim: int = Field(default=20, ge=1, description="W, width of a slot")
     read_heads: int = Field(default=1, ge=1, description="R, the heads that read; one writes")
     free_gates: bool = Field(

@@ -14,7 +14,7 @@ class NTMSettings(BaseModel):
     controller: Literal["lstm", "feed_forward"] = Field(default="lstm", description="what reads and steers the heads")
     width: int = Field(default=100, ge=1, description="width of the controller")
     layers: int = Field(default=1, ge=1, description="layers of the controller")
-    slots: int = Field(default=128, ge=1, description="N, places of the memory")
+    slots: int = Field(default=128, ge=1, le=65_536, description="N, places of the memory")
     slot_dim: int = Field(default=20, ge=1, description="M, width of a place")
     read_heads: int = Field(default=1, ge=1, description="heads that read")
     write_heads: int = Field(default=1, ge=1, description="heads that write")
