@@ -62,7 +62,7 @@ class Ensemble:
         ]
         after = State(tuple(step.state.fixed for step in steps), tuple(step.state.moving for step in steps))
         looks = [
-            _over_heads(step.attended[member.alignment].weights)
+            step.looked(member.alignment)
             for member, step in zip(self.members, steps, strict=True)
             if member.alignment is not None
         ]
@@ -77,7 +77,3 @@ class Ensemble:
         if self.mean == "log":
             return logs.mean(0)
         return logs.logsumexp(0) - math.log(len(logits))
-
-
-def _over_heads(weights: Tensor) -> Float[Tensor, "batch n source"]:
-    return weights.mean(1) if weights.dim() == 4 else weights

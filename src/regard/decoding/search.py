@@ -164,9 +164,7 @@ def _weights(step: Step, alignment: str | None, shape: tuple[int, ...]) -> np.nd
     """Where each hypothesis looked at last: `(items, places, source)`, heads averaged, a copy on the CPU."""
     if alignment is None:
         return None
-    weights = step.attended[alignment].weights[..., -1, :]
-    if weights.dim() == 3:
-        weights = weights.mean(dim=1)
+    weights = step.looked(alignment)[:, -1]
     return np.array(weights.float().cpu().numpy()).reshape(*shape, -1)
 
 

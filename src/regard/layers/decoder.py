@@ -36,6 +36,10 @@ class Step(NamedTuple):
     state: State
     attended: dict[str, Attended]
 
+    def looked(self, name: str) -> Float[Tensor, "batch n source"]:
+        """Where the attention of that name looked, its heads averaged."""
+        return over_heads(self.attended[name].weights)
+
 
 @runtime_checkable
 class Decoder(Protocol):
@@ -50,6 +54,11 @@ class Decoder(Protocol):
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
         """Read n inputs (n > 1: a prompt, or teacher forcing); the given state is not changed."""
         ...
+
+
+def over_heads(weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "batch queries keys"]:
+    """The mean of the heads' weights; weights without heads are as they were."""
+    return weights.mean(1) if weights.dim() == 4 else weights
 
 
 def joined(looks: list[Attended]) -> Attended | None:

@@ -7,16 +7,15 @@ A* are links of words, spread over pieces, each row summing to 1 (`data.guidance
 """
 
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.attended import Attended
 from regard.errors import ConfigError
+from regard.layers.decoder import over_heads
 from regard.layers.objective import Objective, objective
-from regard.models.recurrent import RecurrentTranslator
 
 UNSEEN = 1e-30  # the weight that a position without any is taken to have, so that its logarithm is finite
 
@@ -44,10 +43,21 @@ class LinkedPairs(Protocol):
     def links(self) -> Float[Tensor, "batch steps positions"] | None: ...
 
 
-def guided_objective(
-    model: RecurrentTranslator, batch: LinkedPairs, smoothing: float = 0.0, weight: float = 1.0
-) -> Objective:
-    """The model's objective, whose gradient also draws the attention to the links.
+@runtime_checkable
+class Guidable(Protocol):
+    """A translator whose attention can be taught."""
+
+    def reading(self, batch: Any) -> Any:
+        """`features` `(batch, steps, width)` of every target position, and `attended`, where each looked, or None."""
+        ...
+
+    def vocabulary(self, features: Tensor) -> Tensor:
+        """Logits of all target words."""
+        ...
+
+
+def guided_objective(model: Guidable, batch: LinkedPairs, smoothing: float = 0.0, weight: float = 1.0) -> Objective:
+    """The model's objective, whose gradient also draws the attention to the links; of several heads, their mean.
 
     The guidance is part of the gradient alone: the value stays that of the words, so that runs of all weights compare.
 
@@ -63,13 +73,13 @@ def guided_objective(
     features, looked = _read(model, batch)
     kept = torch.arange(features.shape[1], device=features.device) < batch.target_lengths.unsqueeze(-1)
     found = objective(model.vocabulary(features[kept]), batch.target_out[kept], smoothing)
-    extra = weight * guidance(looked.weights, _links(batch))
+    extra = weight * guidance(looked, _links(batch))
     return replace(found, total=found.total + (extra - extra.detach()))
 
 
-def guidance_of(model: RecurrentTranslator, batch: LinkedPairs) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+def guidance_of(model: Guidable, batch: LinkedPairs) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """How far the attention is from the links: a sum in nats, and over how many target pieces, those with links."""
-    return guidance(_read(model, batch)[1].weights, _links(batch)), (_links(batch) > 0).any(-1).sum()
+    return guidance(_read(model, batch)[1], _links(batch)), (_links(batch) > 0).any(-1).sum()
 
 
 def guidance(
@@ -96,10 +106,11 @@ def _links(batch: LinkedPairs) -> Tensor:
     return batch.links
 
 
-def _read(model: RecurrentTranslator, batch: LinkedPairs) -> tuple[Float[Tensor, "batch steps readout_dim"], Attended]:
+def _read(
+    model: Guidable, batch: LinkedPairs
+) -> tuple[Float[Tensor, "batch steps readout_dim"], Float[Tensor, "batch steps positions"]]:
     """What the output layer reads at every target position, padding too, and where each looked."""
-    state = model.decoder.start(model.encode(batch.source, batch.source_lengths), len(batch.source))
-    reading = model.decoder.features(state, model._partly_hidden(batch.target_in))
+    reading = model.reading(batch)
     if reading.attended is None:
         raise ConfigError("the model has no attention (model.attention is none), so there is none to guide")
-    return reading.features, reading.attended
+    return reading.features, over_heads(reading.attended.weights)

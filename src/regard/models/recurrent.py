@@ -17,7 +17,7 @@ from regard.layers.decoder import State
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
 from regard.layers.recurrent import BidirectionalEncoder
-from regard.models.recurrent_decoder import Memory, embedding, recurrent_decoder
+from regard.models.recurrent_decoder import Memory, Reading, embedding, recurrent_decoder
 from regard.models.settings import RecurrentSettings
 
 UNKNOWN = 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
@@ -81,6 +81,11 @@ class RecurrentTranslator(nn.Module):
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         return features[kept], batch.target_out[kept]
+
+    def reading(self, batch: Pairs) -> Reading:
+        """What the output layer reads at every target position, padding too, and where each looked."""
+        state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
+        return self.decoder.features(state, self._partly_hidden(batch.target_in))
 
     def vocabulary(self, features: Float[Tensor, "*rows readout_dim"]) -> Float[Tensor, "*rows choices"]:
         """Logits of all target words: one matrix product over all rows."""

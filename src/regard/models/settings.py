@@ -10,6 +10,7 @@ class RecurrentSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    kind: Literal["recurrent"] = Field(default="recurrent", description="what reads and writes")
     cell: Literal["gru", "lstm"] = Field(default="lstm", description="the recurrent cell of encoder and decoder")
     embedding_dim: int = Field(default=256, ge=1, description="width of the word vectors")
     encoder_dim: int = Field(

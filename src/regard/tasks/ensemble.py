@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from regard.decoding.ensemble import Ensemble, Mean
 from regard.errors import ConfigError, RunError
+from regard.models.translators import Model
 from regard.tasks.config import check
 from regard.tasks.runs import config_of
 from regard.tasks.translation_settings import TranslationSettings
-from regard.tasks.translator import Model, Translator, load_translator
+from regard.tasks.translator import Translator, load_translator
 from regard.training.randomness import set_threads
 
 

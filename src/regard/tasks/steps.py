@@ -11,6 +11,7 @@ from regard.data.vocabulary import BEGIN, END, SPECIALS
 from regard.errors import DataError, RegardError
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.recurrent_decoder import SOURCE
+from regard.models.settings import RecurrentSettings
 from regard.models.source_attention import SourceAttention
 from regard.tasks.translator import Translator
 from regard.worked.translated import Read, Translated, Written
@@ -32,7 +33,13 @@ def translation_steps(translator: Translator, text: str, target: str | None = No
     """
     model = translator.model
     decoder = model.decoder
-    look = model.decoder.source if isinstance(model, RecurrentTranslator) and decoder.alignment else None
+    settings = translator.settings.model
+    if not (isinstance(model, RecurrentTranslator) and isinstance(settings, RecurrentSettings)):
+        raise RegardError(
+            "the numbers of each step are those of one recurrent translator: a state, scores, weights, a context. Of a "
+            "Transformer, regard show RUN TEXT --heads shows what every layer and head looked at"
+        )
+    look = model.decoder.source if decoder.alignment else None
     if not isinstance(look, SourceAttention):
         raise RegardError("this model has no attention (model.attention is none): it has no scores or weights to show")
     source = translator.read_source(text)
@@ -57,7 +64,6 @@ def translation_steps(translator: Translator, text: str, target: str | None = No
         *(part.tolist() for part in (probabilities, states, scores, attended.weights[0], context[0])),
         strict=True,
     )
-    settings = translator.settings.model
     return Translated(
         run=name,
         source=source.text,

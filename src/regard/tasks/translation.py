@@ -1,11 +1,11 @@
-"""The task of translation: pairs of sentences in, a recurrent translator out, which shows where it looks."""
+"""The task of translation: pairs of sentences in, a translator out, of one kind or another, which shows where it looks."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from regard.attention.normalize import normalizers
@@ -18,9 +18,10 @@ from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
 from regard.metrics.text import bleu, exact_match
-from regard.models.guided import guidance_of, guided_objective
-from regard.models.recurrent import RecurrentTranslator
+from regard.models.guided import Guidable, guidance_of, guided_objective
 from regard.models.settings import RecurrentSettings
+from regard.models.translator_settings import TranslatorSettings
+from regard.models.translators import build_translator
 from regard.tasks.alignment_view import Units, alignment_view
 from regard.tasks.config import check
 from regard.tasks.corpus import Corpus, language_of, prepare_corpus
@@ -36,19 +37,23 @@ _SAMPLE = 200
 
 _MONITORS: dict[str, Better] = {"loss": "min", "bleu": "max", "exact": "max"}
 
+RECURRENT = RecurrentSettings().kind
+"""The kind of a translator whose settings do not say it."""
+
 _SHOWN = 5
 """Test sentences whose alignment is shown at the end of a recipe."""
 
 
-def _model(settings: TranslationSettings, corpus: Corpus) -> RecurrentTranslator:
-    return RecurrentTranslator(settings.model, len(corpus.source), len(corpus.target))
+def _model(settings: TranslationSettings, corpus: Corpus) -> nn.Module:
+    model: nn.Module = build_translator(settings.model, len(corpus.source), len(corpus.target))
+    return model
 
 
 def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Objective]:
     smoothing, guided = settings.training.smoothing, settings.guided_alignment
 
     def guided_loss(model: nn.Module, batch: TextBatch) -> Objective:
-        assert isinstance(model, RecurrentTranslator)
+        assert isinstance(model, Guidable)
         return guided_objective(model, batch, smoothing, guided)
 
     def loss(model: nn.Module, batch: TextBatch) -> Objective:
@@ -58,7 +63,7 @@ def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Obj
     return guided_loss if guided else loss
 
 
-def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[RecurrentTranslator], dict[str, float]]:
+def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], dict[str, float]]:
     """Loss a token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
     plan = corpus.held_out.plan(0)
     sample = corpus.validation[:: max(1, len(corpus.validation) // _SAMPLE)][:_SAMPLE]
@@ -66,7 +71,7 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Recurre
     language = language_of(references)
     greedy = settings.search.model_copy(update={"beam": 1, "n_best": 1, "sample": False})
 
-    def metrics(model: RecurrentTranslator) -> dict[str, float]:
+    def metrics(model: Any) -> dict[str, float]:
         device = next(model.parameters()).device
         total, count = 0.0, 0
         for indices in plan:
@@ -87,7 +92,7 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Recurre
     return metrics
 
 
-def _guidance(model: RecurrentTranslator, corpus: Corpus, device: torch.device) -> float:
+def _guidance(model: Guidable, corpus: Corpus, device: torch.device) -> float:
     """How far the attention is from the held-out pairs' links, in nats a linked piece."""
     nats, linked = 0.0, 0
     for indices in corpus.held_out.plan(0):
@@ -101,10 +106,11 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     lines = []
     model = tree.get("model")
     named = model if isinstance(model, dict) else {}
+    recurrent = named.get("kind", RECURRENT) == RECURRENT
     for key, registry, besides in (("attention", scores, ["none"]), ("normalizer", normalizers, [])):
         name = named.get(key)
         known = [*registry, *besides]
-        if isinstance(name, str) and name not in known:
+        if recurrent and isinstance(name, str) and name not in known:
             lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
     if not lines:
         lines += _part_problems(named)
@@ -120,11 +126,11 @@ def _problems(tree: dict[str, Any]) -> list[str]:
 def _part_problems(model: dict[str, Any]) -> list[str]:
     """What only building the parts shows: options that a score or a normalizer does not take, widths that differ."""
     try:
-        settings = RecurrentSettings(**model)
+        settings = TypeAdapter(TranslatorSettings).validate_python({"kind": RECURRENT, **model})
     except ValidationError:
         return []  # told by the settings themselves
     try:
-        RecurrentTranslator(settings, len(SPECIALS), len(SPECIALS))
+        build_translator(settings, len(SPECIALS), len(SPECIALS))
     except ConfigError as error:
         return [f"model: {error}"]
     return []

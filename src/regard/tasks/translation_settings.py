@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.decoding.settings import SearchSettings
 from regard.models.settings import RecurrentSettings
+from regard.models.translator_settings import TranslatorSettings
 from regard.tasks.settings import Better, RunSettings
 
 
@@ -33,7 +34,7 @@ class TranslationSettings(RunSettings):
 
     task: Literal["translation"] = Field("translation", description="What the model is for.")
     data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
-    model: RecurrentSettings = Field(default=RecurrentSettings(), description="The translator.")
+    model: TranslatorSettings = Field(default=RecurrentSettings(), description="The translator.")
     search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
     guided_alignment: float = Field(
         default=0.0,
@@ -53,6 +54,8 @@ class TranslationSettings(RunSettings):
     def _guidable(self) -> None:
         if not self.model.attends:
             raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
+        if not isinstance(self.model, RecurrentSettings):
+            return
         if self.model.normalizer in ("hard", "sample", "gumbel"):
             raise ValueError(
                 f"guided_alignment teaches weights, and model.normalizer {self.model.normalizer} draws or chooses one "

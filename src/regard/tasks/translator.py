@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +15,9 @@ from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError, RegardError
-from regard.layers.decoder import Decoder
 from regard.models.posterior import posterior as posterior_of
-from regard.models.recurrent import RecurrentTranslator
 from regard.models.recurrent_decoder import RecurrentDecoder
+from regard.models.translators import Model, build_translator
 from regard.tasks.alignment_view import CAME_FROM, Alignment, Units, alignment_view
 from regard.tasks.config import check
 from regard.tasks.corpus import load_tokenizers
@@ -82,22 +81,6 @@ class Reading(NamedTuple):
     def notes(self) -> list[str]:
         """What was done to the two texts."""
         return [note for note in (self.source.note, self.target.note) if note]
-
-
-@runtime_checkable
-class Model(Protocol):
-    """What is asked of a translator's model: a `RecurrentTranslator`, or several (`tasks.ensemble`)."""
-
-    @property
-    def decoder(self) -> Decoder: ...
-
-    def encode(self, source: Tensor, lengths: Tensor) -> Any:
-        """The memory that the decoder starts from."""
-        ...
-
-    def eval(self) -> Any: ...
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
 
 
 class Translator:
@@ -292,10 +275,14 @@ class Translator:
         chosen = step.logits.log_softmax(-1).gather(-1, wanted.unsqueeze(-1)).squeeze(-1).double().cpu()
         if posterior:
             if not isinstance(decoder, RecurrentDecoder):
-                raise RegardError("a posterior is of one model; give one run, not several as one")
+                raise RegardError(
+                    "a posterior is of one recurrent translator, whose word comes from one look at the source; a "
+                    "Transformer looks with every layer and head, and several runs as one have no look of their own. "
+                    "Leave the posterior out, or give one recurrent run"
+                )
             weights: Tensor | None = posterior_of(decoder, memory, inputs, wanted).cpu()
         else:
-            weights = None if decoder.alignment is None else step.attended[decoder.alignment].weights.cpu()
+            weights = None if decoder.alignment is None else step.looked(decoder.alignment).cpu()
         readings = []
         for row, (one, other) in enumerate(pairs):
             rows, columns = len(other.ids) + 1, len(one.ids) + 1
@@ -328,7 +315,7 @@ def load_translator(folder: str | Path) -> Translator:
     run = open_run(folder)
     settings = check(TranslationSettings, run.read_config())
     source, target = load_tokenizers(run.tokenizers)
-    model = RecurrentTranslator(settings.model, len(source), len(target))
+    model = build_translator(settings.model, len(source), len(target))
     load_weights(model, run.weights)
     return Translator(model, source, target, settings)
 
