@@ -1,4 +1,4 @@
-"""The task of translation: pairs of sentences in, a translator out, of one kind or another, which shows where it looks."""
+"""The task of translation: pairs of sentences in, a translator out, of some kind, which shows where it looks."""
 
 from collections.abc import Callable
 from pathlib import Path

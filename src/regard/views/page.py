@@ -8,7 +8,7 @@ pointer. A Content-Security-Policy allows exactly this style and this script, by
 import base64
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -30,9 +30,13 @@ def page(view: View) -> str:
     title = escape(readable(view.title)) or "regard"
     scale = Scale.of(view)
     head = _notes(view) + _legend(view, scale) + _contents(view)
-    body = "\n".join(_section(view, matrix, number, scale) for number, matrix in enumerate(view.matrices, start=1))
+    matrices = (*view.overview, *view.matrices)
+    sections = [_section(view, matrix, number, scale) for number, matrix in enumerate(matrices, start=1)]
+    above = len(view.overview)
+    body = "\n".join(sections[:above] + _grid(view, sections[above:]))
     style = (
         _resource("page.css")
+        + _grid_rule(view)
         + (line_rules() if view.of_lines else _shade_rules())
         + embedded(title + head + body + words.hint + words.no_data)
     )
@@ -63,6 +67,14 @@ def page(view: View) -> str:
 </body>
 </html>
 """
+
+
+def _grid(view: View, sections: list[str]) -> list[str]:
+    return sections if view.across is None else ['<div class="grid">', *sections, "</div>"]
+
+
+def _grid_rule(view: View) -> str:
+    return "" if view.across is None else f".grid{{grid-template-columns:repeat({view.across},max-content)}}\n"
 
 
 def _resource(name: str) -> str:
@@ -103,14 +115,15 @@ def _legend(view: View, scale: Scale) -> str:
 
 
 def _contents(view: View) -> str:
-    if len(view.matrices) < 3:
+    matrices = (*view.overview, *view.matrices)
+    if len(matrices) < 3:
         return ""
     items = "".join(
         f'<li><a href="#m{number}" dir="auto">{escape(_name(view, matrix, number))}</a></li>'
-        for number, matrix in enumerate(view.matrices, start=1)
+        for number, matrix in enumerate(matrices, start=1)
     )
     return (
-        f"<nav><details><summary>{escape(view.words.contents)} ({len(view.matrices)})</summary>"
+        f"<nav><details><summary>{escape(view.words.contents)} ({len(matrices)})</summary>"
         f"<ol>{items}</ol></details></nav>\n"
     )
 
@@ -136,15 +149,17 @@ def _table(view: View, matrix: Matrix, scale: Scale) -> str:
     shape = readable if view.of_lines else visible  # a line has a name, in which a blank is a blank
     rows, columns = [shape(label) for label in matrix.rows], [shape(label) for label in matrix.columns]
     row_axis, column_axis = (escape(readable(name)) for name in view.axes(matrix))
-    kinds = ["numbers" if view.of_lines or len(columns) <= _MOST_NUMBERS else "shades"]
-    if sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
+    in_grid = view.across is not None and matrix in view.matrices
+    kinds = ["numbers" if view.of_lines or (len(columns) <= _MOST_NUMBERS and not in_grid) else "shades"]
+    if in_grid or sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
         kinds.append("upright")
     heads = "".join(_head("col", label) for label in columns)
     if view.of_lines:
         bodies = [_plain_cells(values) for values in matrix.values.tolist()]
     else:
-        shaded = zip(matrix.values.tolist(), scale.levels(matrix.values).tolist(), strict=True)
-        bodies = [_cells(values, levels) for values, levels in shaded]
+        texts = matrix.texts or [()] * len(rows)
+        shaded = zip(matrix.values.tolist(), scale.levels(matrix.values).tolist(), texts, strict=True)
+        bodies = [_cells(*one) for one in shaded]
     lines = [f"<tr>{_head('row', label)}{body}</tr>" for label, body in zip(rows, bodies, strict=True)]
     return (
         f'<table class="{" ".join(kinds)}" data-row="{row_axis}" data-column="{column_axis}">\n'
@@ -160,11 +175,12 @@ def _head(scope: str, label: str) -> str:
     return f'<th scope="{scope}"{title}><bdi>{text}</bdi></th>'
 
 
-def _cells(values: list[float], levels: list[float]) -> str:
+def _cells(values: list[float], levels: list[float], texts: Sequence[str]) -> str:
     shades = (f"{'ab'[level < 0]}{round(abs(level) * _STEPS)}" for level in levels)
+    before = [f"<b><bdi>{escape(visible(text))}</bdi></b> " for text in texts] or [""] * len(values)
     return "".join(
-        f"<td class={'none' if math.isnan(value) else strength}>{_number(value)}"
-        for value, strength in zip(values, shades, strict=True)
+        f"<td class={'none' if math.isnan(value) else strength}>{text}{_number(value)}"
+        for value, strength, text in zip(values, shades, before, strict=True)
     )
 
 

@@ -20,6 +20,8 @@ GAP = 0.3
 LABEL_SIZE, TITLE_SIZE, NOTE_SIZE = 9.0, 11.0, 8.5
 
 _LARGEST_CELL, _SMALLEST_CELL = 0.42, 0.02
+_GRID_CELL = 0.16  # of many small matrices in a grid; its numbers are left to their shades
+_TEXT_CELL = 0.75  # with a word in it
 _LONGEST_SIDE = 26.0  # of one matrix without its labels
 _PITCH = 0.155  # between two drawn labels
 _LONGEST_LABEL = 28  # in terminal columns
@@ -83,7 +85,8 @@ class Ruler:
 def panel_of(view: View, matrix: Matrix, ruler: Ruler) -> Panel:
     rows = [drawable(shorten(visible(label), _LONGEST_LABEL)) for label in matrix.rows]
     columns = [drawable(shorten(visible(label), _LONGEST_LABEL)) for label in matrix.columns]
-    cell = max(_SMALLEST_CELL, min(_LARGEST_CELL, _LONGEST_SIDE / max(1, len(rows), len(columns))))
+    largest = _TEXT_CELL if matrix.texts else _LARGEST_CELL if view.across is None else _GRID_CELL
+    cell = max(_SMALLEST_CELL, min(largest, _LONGEST_SIDE / max(1, len(rows), len(columns))))
     widest = ruler.width(columns, LABEL_SIZE)
     tilted = widest > cell * 0.95
     reach = widest * math.sqrt(0.5) if tilted else 0.0
@@ -121,8 +124,10 @@ class Sized(Protocol):
 Placed = TypeVar("Placed", bound=Sized)
 
 
-def flow(panels: list[Placed]) -> list[list[Placed]]:
-    """Panels in rows, so that the whole is about as wide as high."""
+def flow(panels: list[Placed], across: int | None = None) -> list[list[Placed]]:
+    """Panels in rows of `across`, or else so that the whole is about as wide as high."""
+    if across is not None:
+        return [panels[at : at + across] for at in range(0, len(panels), across)]
     area = sum((panel.width + GAP) * (panel.height + GAP) for panel in panels)
     limit = max([panel.width for panel in panels] + [1.2 * math.sqrt(area)])
     rows: list[list[Placed]] = []

@@ -23,7 +23,7 @@ from regard.errors import DataError
 from regard.files import write_atomically
 from regard.views.chart import Chart, chart_of, draw_chart
 from regard.views.fonts import drawable, families
-from regard.views.labels import readable
+from regard.views.labels import readable, shorten, visible
 from regard.views.panels import DPI, GAP, LABEL_SIZE, NOTE_SIZE, TITLE_SIZE, Panel, Ruler, flow, panel_of
 from regard.views.scale import LIGHT, LIGHT_BELOW, Scale, brief, exact, ink, shade
 from regard.views.view import View
@@ -33,6 +33,7 @@ MOST_PIXELS = 60_000_000
 
 _MARGIN = 0.25
 _NUMBER_SIZE = 7.0
+_LONGEST_TEXT = 10  # of a cell, in terminal columns
 _NO_NUMBER = "#b9bcc4"
 _GREY = "#4a4f5a"
 
@@ -81,7 +82,7 @@ def figure(view: View) -> Figure:
     ruler = Ruler()
     placed = chart_of if view.of_lines else panel_of
     panels: list[Panel | Chart] = [placed(view, matrix, ruler) for matrix in view.matrices]
-    rows = flow(panels)
+    rows = flow(panels, view.across)
     body = max([sum(p.width for p in row) + GAP * (len(row) - 1) for row in rows] + [4.2])
     heading = _wrapped(view.title, body, TITLE_SIZE + 2)
     step = max((panel.step for panel in panels if isinstance(panel, Panel)), default=1)
@@ -154,11 +155,14 @@ def _cells(axes: Axes, panel: Panel, scale: Scale) -> None:
         return
     for row, column in np.ndindex(values.shape):
         number = float(values[row, column])
-        if abs(levels[row, column]) < 0.02 and not math.isnan(number):
+        if abs(levels[row, column]) < 0.02 and not panel.matrix.texts and not math.isnan(number):
             continue  # the shade says it; a field of zeros would drown the rest
         background = to_hex(tuple(colors[row, column].tolist()))
-        axes.text(column, row, brief(number), ha="center", va="center", size=_NUMBER_SIZE, color=ink(background),
-                  family=families(brief(number)))  # fmt: skip
+        text = brief(number)
+        if panel.matrix.texts:
+            text = drawable(shorten(visible(panel.matrix.texts[row][column]), _LONGEST_TEXT)) + "\n" + text
+        axes.text(column, row, text, ha="center", va="center", size=_NUMBER_SIZE, color=ink(background),
+                  family=families(text), parse_math=False, usetex=False)  # fmt: skip
 
 
 def _labels(axes: Axes, panel: Panel) -> None:

@@ -34,7 +34,8 @@ class Scale:
     @classmethod
     def of(cls, view: View) -> "Scale":
         """The scale on which the largest finite number of the view, whatever its sign, has the strongest shade."""
-        finite = [matrix.values[np.isfinite(matrix.values)] for matrix in view.matrices]
+        every = (*view.overview, *view.matrices)
+        finite = [matrix.values[np.isfinite(matrix.values)] for matrix in every]
         numbers = np.concatenate(finite) if finite else np.empty(0)
         strongest = float(np.abs(numbers).max()) if numbers.size else 0.0
         return cls(high=strongest or 1.0, signed=bool((numbers < 0).any()))

@@ -33,6 +33,8 @@ def to_json(view: View) -> str:
         "title": view.title,
         "language": view.language,
         "notes": list(view.all_notes),
+        "across": view.across,
+        "overview": [_matrix_content(view, matrix) for matrix in view.overview],
         "matrices": [_matrix_content(view, matrix) for matrix in view.matrices],
     }
     return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"
@@ -51,18 +53,12 @@ def from_json(text: str) -> View:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"this is no view that regard wrote: its JSON has no field \"format\" that says '{FORMAT}'")
     try:
-        matrices = [
-            Matrix(
-                [[_number(value) for value in row] for row in entry["values"]],
-                entry["rows"],
-                entry["columns"],
-                title=entry["title"],
-                row_axis=entry["row_axis"],
-                column_axis=entry["column_axis"],
-            )
-            for entry in content["matrices"]
-        ]
-        return View(content["kind"], content["title"], matrices, content["notes"], content["language"])
+        matrices = [_matrix(entry) for entry in content["matrices"]]
+        # Views of the first releases say neither.
+        across, overview = content.get("across"), [_matrix(entry) for entry in content.get("overview", ())]
+        return View(
+            content["kind"], content["title"], matrices, content["notes"], content["language"], across, overview
+        )
     except (KeyError, TypeError) as error:
         raise DataError(f"this view is damaged: {error!r}") from error
 
@@ -103,6 +99,18 @@ def read_view(path: str | Path) -> View:
     return from_json(Path(path).read_text("utf-8"))
 
 
+def _matrix(entry: dict[str, Any]) -> Matrix:
+    return Matrix(
+        [[_number(value) for value in row] for row in entry["values"]],
+        entry["rows"],
+        entry["columns"],
+        title=entry["title"],
+        row_axis=entry["row_axis"],
+        column_axis=entry["column_axis"],
+        texts=entry.get("texts", ()),
+    )
+
+
 def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
     row_axis, column_axis = view.axes(matrix)
     return {
@@ -112,6 +120,7 @@ def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
         "rows": list(matrix.rows),
         "columns": list(matrix.columns),
         "values": [[_json_number(value) for value in row] for row in matrix.values.tolist()],
+        **({"texts": [list(row) for row in matrix.texts]} if matrix.texts else {}),
     }
 
 

@@ -44,7 +44,7 @@ def terminal(view: View, width: int | None = None, color: bool | None = None) ->
     if view.title:
         title = wrap(readable(view.title), room)
         blocks.append([_styled(line, Style(bold=True), system) for line in title])
-    for matrix in view.matrices:
+    for matrix in view.overview or view.matrices:
         blocks.append(list(_matrix_lines(view, matrix, scale, room, paint, system)))
     if not view.matrices:
         blocks.append([view.words.no_data])
@@ -79,6 +79,11 @@ def _matrix_lines(
         numbers, paint = _barred(matrix), _unpainted
     else:
         numbers = [[brief(value) for value in row] for row in matrix.values.tolist()]
+    if matrix.texts:
+        numbers = [
+            [f"{anchored(visible(text))} {number}" for text, number in zip(*row, strict=True)]
+            for row in zip(matrix.texts, numbers, strict=True)
+        ]
     levels = scale.levels(matrix.values).tolist()
     widths = _column_widths(columns, numbers, room - side - 1)
     for number, (first, last) in enumerate(_panels(widths, room - side - 1)):
@@ -89,13 +94,13 @@ def _matrix_lines(
         for at_row, label in enumerate(rows):
             short = shorten(label, side)
             head = " " * (side - width_of(short)) + anchored(short) + " "
-            body = (paint(numbers[at_row][at].rjust(widths[at]), levels[at_row][at]) for at in range(first, last))
+            body = (paint(_right(numbers[at_row][at], widths[at]), levels[at_row][at]) for at in range(first, last))
             yield head + "".join(body)
 
 
 def _column_widths(columns: list[str], numbers: list[list[str]], room: int) -> list[int]:
     """A width for each column: its label's if all columns fit, else the largest common limit with which they fit."""
-    least = 1 + max(len(number) for row in numbers for number in row)
+    least = 1 + max(width_of(number) for row in numbers for number in row)
     natural = [max(least, width_of(label) + 1) for label in columns]
     limit = min(max(natural), _LONGEST_LABEL + 1)
     while sum(min(width, limit) for width in natural) > room and limit > least:
@@ -114,6 +119,10 @@ def _panels(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
             first, used = at, 0
         used += width
     yield first, len(widths)
+
+
+def _right(cell: str, width: int) -> str:
+    return " " * (width - width_of(cell)) + cell
 
 
 def _centered(label: str, width: int) -> str:

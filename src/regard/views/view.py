@@ -38,6 +38,8 @@ KINDS: dict[str, Kind] = {
     "attention": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
     "memory": Kind(True, {"en": "time step", "zh": "时间步"}, {"en": "slot", "zh": "槽"}),
     "answers": Kind(False, {"en": "time step", "zh": "时间步"}, {"en": "bit", "zh": "位"}),
+    "heads": Kind(True, {"en": "reads", "zh": "读者"}, {"en": "is read", "zh": "被读"}),
+    "generation": Kind(True, {"en": "step", "zh": "步"}, {"en": "looked at", "zh": "看了哪里"}),
     "lines": Kind(False, {"en": "line", "zh": "曲线"}, {"en": "place", "zh": "位置"}, drawn="lines"),
 }
 
@@ -53,9 +55,10 @@ class Matrix:
         title: what this matrix is, e.g. the sentence or the head.
         row_axis: what a row is; empty for the default of the view's kind.
         column_axis: what a column is, likewise.
+        texts: what stands in each cell before its number, such as a word beside its probability; none if empty.
 
     Raises:
-        ShapeError: the values are no matrix, or a number of labels differs from the matrix's size.
+        ShapeError: the values are no matrix, or a number of labels or texts differs from the matrix's size.
         DataError: a label is no text.
     """
 
@@ -65,10 +68,12 @@ class Matrix:
     title: str = ""
     row_axis: str = ""
     column_axis: str = ""
+    texts: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", tuple(self.rows))
         object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "texts", tuple(map(tuple, self.texts)))
         values = _array(self.values)
         if values.size == 0 and values.ndim == 1 and not (self.rows and self.columns):
             values = values.reshape(len(self.rows), len(self.columns))
@@ -83,7 +88,13 @@ class Matrix:
                     f"{len(labels)} {name} labels for {size} {name}s: the matrix is {values.shape[0]} × "
                     f"{values.shape[1]} and needs exactly one label a {name}"
                 )
-        for text in (*self.rows, *self.columns, self.title, self.row_axis, self.column_axis):
+        if self.texts and [len(row) for row in self.texts] != [values.shape[1]] * values.shape[0]:
+            raise ShapeError(
+                f"the texts of a matrix stand in its cells, {values.shape[0]} rows of {values.shape[1]}, but rows of "
+                f"{[len(row) for row in self.texts]} were given"
+            )
+        written = [text for row in self.texts for text in row]
+        for text in (*self.rows, *self.columns, *written, self.title, self.row_axis, self.column_axis):
             _check_text(text)
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -99,6 +110,8 @@ class View:
         matrices: what to show, e.g. one a sentence or one a head.
         notes: sentences shown with it. For weights the renderers add the standing note themselves (`all_notes`).
         language: "en" or "zh", for the words around the numbers.
+        across: how many matrices stand side by side, of many small ones in a grid; None: as many as there is room for.
+        overview: what a terminal shows in place of the matrices, and a page above them, where there are many.
     """
 
     kind: str
@@ -106,6 +119,8 @@ class View:
     matrices: Sequence[Matrix]
     notes: Sequence[str] = ()
     language: str = "en"
+    across: int | None = None
+    overview: Sequence[Matrix] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -113,6 +128,7 @@ class View:
         if self.language not in WORDS:
             raise ConfigError(f"no language of views is named {self.language!r}.{nearest(self.language, WORDS)}")
         object.__setattr__(self, "matrices", tuple(self.matrices))
+        object.__setattr__(self, "overview", tuple(self.overview))
         object.__setattr__(self, "notes", (self.notes,) if isinstance(self.notes, str) else tuple(self.notes))
         for text in (self.title, *self.notes):
             _check_text(text)
