@@ -1,5 +1,7 @@
 """Rotary positions: queries and keys are turned, so that their score depends on the distance alone."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -53,18 +55,29 @@ class Rotary(Position):
         self, x: Float[Tensor, "batch *heads positions dim"], positions: Int[Tensor, "#batch positions"]
     ) -> Float[Tensor, "batch *heads positions dim"]:
         """One side alone; a turned key may be cached."""
-        if x.shape[-1] < self.dim:
-            raise ShapeError(
-                f"rotary turns {self.dim} features, but {tuple(x.shape)} has {x.shape[-1]};"
-                " make it with dim at most the width of one head"
-            )
-        exact = exact_dtype(x.dtype)
-        angle = angles(positions, self.dim, self.base, exact) / self.stretch
-        if x.dim() == 4:
-            angle = angle.unsqueeze(1)  # (batch, 1, positions, dim/2): the same for every head
-        pairs, rest = x[..., : self.dim].to(exact), x[..., self.dim :]
-        turned = _turn_pairs(pairs, angle.cos(), angle.sin(), self.convention)
-        return torch.cat((turned.to(x.dtype), rest), dim=-1)
+        return self.at(positions)(x)
+
+    def at(self, positions: Int[Tensor, "#batch positions"]) -> Callable[[Tensor], Tensor]:
+        """What turns one side at these positions; sines and cosines are made once for all that it is given."""
+        made: dict[tuple[torch.dtype, int], tuple[Tensor, Tensor]] = {}
+
+        def turn(x: Tensor) -> Tensor:
+            if x.shape[-1] < self.dim:
+                raise ShapeError(
+                    f"rotary turns {self.dim} features, but {tuple(x.shape)} has {x.shape[-1]};"
+                    " make it with dim at most the width of one head"
+                )
+            exact = exact_dtype(x.dtype)
+            if (exact, x.ndim) not in made:
+                angle = angles(positions, self.dim, self.base, exact) / self.stretch
+                if x.ndim == 4:
+                    angle = angle.unsqueeze(1)  # (batch, 1, positions, dim/2): the same for every head
+                made[exact, x.ndim] = angle.cos(), angle.sin()
+            pairs, rest = x[..., : self.dim].to(exact), x[..., self.dim :]
+            turned = _turn_pairs(pairs, *made[exact, x.ndim], self.convention)
+            return torch.cat((turned.to(x.dtype), rest), dim=-1)
+
+        return turn
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, base={self.base}, convention={self.convention!r}, stretch={self.stretch}"

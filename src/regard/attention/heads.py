@@ -1,0 +1,221 @@
+"""Multi-head attention inside a stack of layers: what all layers share is made once, and what is looked at is kept.
+
+`MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
+stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
+product, and a `Sight` that says for all layers alike who may see whom.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention import masks
+from regard.attention.attend import Attended, attend
+from regard.attention.attended import Source, transformed
+from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.normalize import Softmax
+from regard.attention.score import ScaledDot
+from regard.errors import ConfigError
+
+Turn = Callable[[Tensor], Tensor]
+
+
+class Keys(NamedTuple):
+    """What is looked at, `(batch, key_heads, keys, width)`: a pytree of tensors, batch first.
+
+    Attributes:
+        key: turned by their positions where positions turn.
+        value: as many.
+    """
+
+    key: Float[Tensor, "batch key_heads keys width"]
+    value: Float[Tensor, "batch key_heads keys width"]
+
+
+class Sight:
+    """Who may see whom, for all layers of a stack.
+
+    Args:
+        keep: True where the key may be seen; None if each query sees all keys, or those up to itself.
+        causal: without `keep`: as many queries as keys, and each sees those up to itself.
+        bias: added to the scores of each head.
+        turn: what positions do to queries and keys.
+        positions: of queries and keys, for scores that know them.
+    """
+
+    def __init__(
+        self,
+        keep: Bool[Tensor, "#batch 1 #queries keys"] | None = None,
+        causal: bool = False,
+        bias: Float[Tensor, "#batch heads queries keys"] | None = None,
+        turn: Turn | None = None,
+        positions: tuple[Int[Tensor, "#batch queries"], Int[Tensor, "#batch keys"]] | None = None,
+    ) -> None:
+        self.keep, self.causal, self.bias, self.turn, self.positions = keep, causal, bias, turn, positions
+        self._added: Tensor | None = None
+        # Queries that may see nothing read 0; to the kernel they see everything, for 0 / 0 has no gradient.
+        self.sighted: Tensor | None = None
+        if keep is not None:
+            sighted = keep.any(-1, keepdim=True)
+            if torch.compiler.is_compiling() or not bool(sighted.all()):
+                self.sighted = sighted
+
+    def added(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask and bias as one number for each score, which the kernel adds; None where it needs none."""
+        if self._added is None or self._added.dtype != dtype:
+            self._added = self._sum(dtype)
+        return self._added
+
+    def _sum(self, dtype: torch.dtype) -> Tensor | None:
+        keep = self.keep
+        if keep is None:
+            if self.bias is None:
+                return None
+            if not self.causal:
+                return self.bias.to(dtype)
+            size = self.bias.shape[-1]
+            keep = torch.ones(size, size, dtype=torch.bool, device=self.bias.device).tril()
+        if self.sighted is not None:
+            keep = keep | ~self.sighted
+        shown = torch.zeros((), dtype=dtype, device=keep.device) if self.bias is None else self.bias.to(dtype)
+        return torch.where(keep, shown, -torch.inf)
+
+    def mask(self) -> masks.Mask | None:
+        """The same as a mask of `attend`."""
+        if self.keep is not None:
+            return masks.keep(self.keep)
+        return masks.causal() if self.causal else None
+
+
+class Heads(nn.Module):
+    """What the two roles share: scores, weights and reads of all heads, and one projection back.
+
+    Args:
+        dim: width of the vectors between the layers.
+        heads: attentions side by side.
+        key_heads: keys and values; they divide `heads` (grouped-query attention, Ainslie et al. 2023).
+        bias: whether the projections have one.
+        score: a Score, or the name of one without parameters.
+        normalizer: a Normalizer or its name.
+        dropout: on the weights, in training only.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        bias: bool = True,
+        score: ScoreLike = "scaled_dot",
+        normalizer: NormalizerLike = "softmax",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        key_heads = heads if key_heads is None else key_heads
+        if heads < 1 or key_heads < 1 or heads % key_heads or dim % heads:
+            raise ConfigError(
+                f"heads must share dim evenly and key_heads divide heads; got {dim=}, {heads=}, {key_heads=}"
+            )
+        self.heads, self.key_heads, self.width = heads, key_heads, dim // heads
+        self.dropout = checked_dropout(dropout)
+        self.score: Any = as_score(score)
+        self.normalizer = as_normalizer(normalizer)
+        self.output = nn.Linear(dim, dim, bias=bias)
+        # What scaled_dot_product_attention computes; everything else goes through `attend`.
+        self.fused = type(self.score) is ScaledDot and type(self.normalizer) is Softmax
+        if self.fused:
+            self.fused = not isinstance(self.normalizer.temperature, Tensor) and self.normalizer.temperature == 1
+
+    def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
+        """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
+        attended = self._look(query, keys, sight)
+        assert attended.context is not None
+        return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
+
+    def _look(self, query: Tensor, keys: Keys, sight: Sight) -> Attended:
+        dropout = self.dropout if self.training else 0.0
+        score, normalizer = self._bound(sight), self.normalizer
+
+        def plainly(dropout: float = 0.0, weights: bool = True) -> Attended:
+            return attend(
+                query,
+                keys.key,
+                keys.value,
+                score=score,
+                normalizer=normalizer,
+                mask=sight.mask(),
+                bias=sight.bias,
+                dropout=dropout,
+                weights=weights,
+            )
+
+        if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
+            return plainly(dropout, torch.compiler.is_compiling())
+        context = F.scaled_dot_product_attention(
+            query,
+            keys.key,
+            keys.value,
+            attn_mask=sight.added(query.dtype),
+            is_causal=sight.causal and sight.bias is None,
+            scale=score.scale,
+            enable_gqa=self.heads != self.key_heads,
+        )
+        if sight.sighted is not None:
+            context = torch.where(sight.sighted, context, 0.0)
+        # Whoever looks gets what `attend` makes of the same queries and keys.
+        return Attended(context, source=Source(lambda: plainly().weights, lambda: plainly().log_weights))
+
+    def _bound(self, sight: Sight) -> Any:
+        if getattr(self.score, "kind", None) != "score":
+            return self.score
+        if sight.positions is None:
+            raise ConfigError("this score knows positions, and none are known here: leave it to self-attention")
+        of_query, of_key = sight.positions
+        return self.score.bind(query_positions=of_query, key_positions=of_key)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"
+
+
+class SelfHeads(Heads):
+    """A sequence looks at itself: queries, keys and values in one product. See `Heads`."""
+
+    def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
+        super().__init__(dim, heads, bias=bias, **parts)
+        self.inputs = nn.Linear(dim, (self.heads + 2 * self.key_heads) * self.width, bias=bias)
+
+    def project(
+        self, x: Float[Tensor, "batch positions dim"], turn: Turn | None
+    ) -> tuple[Float[Tensor, "batch heads positions width"], Keys]:
+        """Queries, and keys with their values, of the same positions."""
+        made = self.inputs(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        if turn is None:
+            query, key, value = made.split((self.heads, self.key_heads, self.key_heads), dim=1)
+            return query, Keys(key, value)
+        turning, value = made.split((self.heads + self.key_heads, self.key_heads), dim=1)
+        query, key = turn(turning).split((self.heads, self.key_heads), dim=1)
+        return query, Keys(key, value)
+
+
+class CrossHeads(Heads):
+    """A sequence looks at another one, whose keys and values are projected once for all steps. See `Heads`."""
+
+    def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
+        super().__init__(dim, heads, bias=bias, **parts)
+        self.query = nn.Linear(dim, dim, bias=bias)
+        self.memory = nn.Linear(dim, 2 * self.key_heads * self.width, bias=bias)
+
+    def ask(self, x: Float[Tensor, "batch positions dim"]) -> Float[Tensor, "batch heads positions width"]:
+        """The queries."""
+        asked: Tensor = self.query(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return asked
+
+    def project(self, states: Float[Tensor, "batch keys dim"]) -> Keys:
+        """Keys and values of what is looked at."""
+        made = self.memory(states).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return Keys(*made.split((self.key_heads, self.key_heads), dim=1))

@@ -1,0 +1,53 @@
+"""The feed-forward network of a Transformer's block: each position by itself, wider and back."""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import ConfigError, nearest
+
+ACTIVATIONS = ("relu", "gelu", "swiglu")
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a non-linearity between them; with swiglu a third one gates.
+
+    | activation | formula |
+    |---|---|
+    | relu | max(0, x W_1 + b_1) W_2 + b_2 (Vaswani et al. 2017, eq. 2) |
+    | gelu | GELU(x W_1 + b_1) W_2 + b_2 (Hendrycks & Gimpel 2016, its exact form) |
+    | swiglu | (Swish(x W) ⊙ x V) W_2 (Shazeer 2020, eq. 6) |
+
+    swiglu has three matrices: a hidden width of 8/3 · dim costs what 4 · dim costs the others.
+
+    Args:
+        dim: width of what comes and goes.
+        hidden_dim: width between.
+        activation: relu, gelu or swiglu.
+        bias: whether the linear layers have one.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int, activation: str = "gelu", bias: bool = True) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"no activation is named {activation!r}.{nearest(activation, ACTIVATIONS)}")
+        self.activation = activation
+        gated = activation == "swiglu"
+        self.inputs = nn.Linear(dim, 2 * hidden_dim if gated else hidden_dim, bias=bias)  # W and V side by side
+        self.output = nn.Linear(hidden_dim, dim, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*lead dim"]) -> Float[Tensor, "*lead dim"]:
+        """Each vector by itself."""
+        hidden = self.inputs(x)
+        if self.activation == "relu":
+            hidden = F.relu(hidden)
+        elif self.activation == "gelu":
+            hidden = F.gelu(hidden)
+        else:
+            gate, hidden = hidden.chunk(2, dim=-1)
+            hidden = F.silu(gate) * hidden
+        out: Tensor = self.output(hidden)
+        return out
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation!r}"

@@ -1,0 +1,110 @@
+"""Where the positions of one call stand among all that was read: their numbers, and who may see whom."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.attention.heads import Sight
+from regard.layers.cache import Cache
+
+
+@dataclass(frozen=True)
+class Places:
+    """The queries are the last of the keys; the slots before them are those of the cache.
+
+    Attributes:
+        of_keys: each slot's position, counting real tokens; padding has that of the real token before it, or 0.
+        queries: how many are new.
+        keep: True where a slot is real; None where all are.
+        counted: how many real tokens each row has had.
+        documents: which text each belongs to.
+    """
+
+    of_keys: Int[Tensor, "#batch keys"]
+    queries: int
+    keep: Bool[Tensor, "batch keys"] | None
+    counted: Int[Tensor, " batch"]
+    documents: Int[Tensor, "batch keys"] | None
+
+    @staticmethod
+    def of(
+        x: Float[Tensor, "batch positions dim"],
+        keep: Bool[Tensor, "batch positions"] | None,
+        cache: Cache | None,
+        documents: Int[Tensor, "batch positions"] | None,
+    ) -> "Places":
+        """The places of new positions after those of the cache."""
+        batch, new = x.shape[:2]
+        slots = 0 if cache is None else cache.slots
+        if slots and cache is not None and (keep is not None or cache.keep is not None):
+            earlier = x.new_ones(batch, slots, dtype=torch.bool) if cache.keep is None else cache.keep
+            keep = torch.cat((earlier, x.new_ones(batch, new, dtype=torch.bool) if keep is None else keep), dim=1)
+        counted = x.new_zeros(1, dtype=torch.long) if cache is None else cache.counted
+        steps = torch.arange(slots + new, device=x.device)
+        if documents is not None:
+            of_keys = _within(documents, keep, steps)
+        elif keep is None:
+            counted = counted + new
+            of_keys = (counted[:1] - (slots + new)).unsqueeze(-1) + steps  # rows without padding are alike
+        else:
+            counted = counted + keep[:, slots:].sum(-1)
+            gone = counted - keep.sum(-1)  # real tokens that a window has let go
+            of_keys = (gone.unsqueeze(-1) + keep.long().cumsum(-1) - 1).clamp(min=0)
+        return Places(of_keys, new, keep, counted, documents)
+
+    @property
+    def of_queries(self) -> Int[Tensor, "#batch queries"]:
+        """The positions of those that are new."""
+        return self.of_keys[:, self.of_keys.shape[1] - self.queries :]
+
+    def sight(self, causal: bool, window: int | None, position: Any, scored: bool) -> Sight:
+        """Who may see whom, and what positions do, for all layers."""
+        keys = self.of_keys.shape[1]
+        kind = getattr(position, "kind", None)
+        bias = position.bias(self.of_queries, self.of_keys) if kind == "bias" else None
+        turn = None
+        if kind == "rotate":
+            turn = position.at(self.of_queries)
+        positions = (self.of_queries, self.of_keys) if scored else None
+        narrow = window is not None and keys > window
+        plain = self.keep is None and self.documents is None and not narrow
+        if plain and (not causal or self.queries in (1, keys)):
+            return Sight(None, causal and self.queries > 1, bias, turn, positions)
+        return Sight(self._seen(causal, window if narrow else None), False, bias, turn, positions)
+
+    def _seen(self, causal: bool, window: int | None) -> Bool[Tensor, "#batch 1 #queries keys"]:
+        keys = self.of_keys.shape[1]
+        steps = torch.arange(keys, device=self.of_keys.device)
+        seen = torch.ones(1, 1, keys, dtype=torch.bool, device=steps.device)
+        if causal:
+            seen = steps <= steps[keys - self.queries :, None]
+        if window is not None:  # by position, for padding takes no place in it
+            seen = seen & (self.of_keys.unsqueeze(-2) > self.of_queries.unsqueeze(-1) - window)
+        if self.documents is not None:
+            seen = seen & (self.documents.unsqueeze(-2) == self.documents.unsqueeze(-1))
+        if self.keep is not None:
+            seen = seen & self.keep.unsqueeze(-2)
+        return seen.unsqueeze(-3) if seen.ndim == 3 else seen[None, None]
+
+    def let_go(self, window: int | None) -> int:
+        """How many of the first slots no later position will see."""
+        keys = self.of_keys.shape[1]
+        if window is None or keys <= window:
+            return 0
+        if self.keep is None:
+            return keys - window
+        live = self.keep & (self.of_keys > self.of_keys[:, -1:] - window)
+        return int(live.any(0).int().argmax()) if bool(live.any()) else keys
+
+
+def _within(documents: Tensor, keep: Tensor | None, steps: Tensor) -> Tensor:
+    """Positions that begin anew with each document."""
+    real = torch.ones_like(documents) if keep is None else keep.long()
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    count = real.cumsum(-1)
+    before = torch.where(begins, count - real, 0).cummax(-1).values
+    return (count - before - 1).clamp(min=0)

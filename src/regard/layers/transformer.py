@@ -1,0 +1,256 @@
+"""The block of Vaswani et al. (2017), and a stack of it: vectors in, vectors out.
+
+    pre-norm    x + f(norm(x))    for each sub-layer f: self-attention, (cross-attention,) feed-forward
+    post-norm   norm(x + f(x))    as in the paper
+
+What the layers share (masks, positions, the room for new keys) is made once by the stack.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from regard.attention.attended import Attended
+from regard.attention.heads import CrossHeads, Keys, SelfHeads, Sight
+from regard.errors import ConfigError, ShapeError
+from regard.layers.cache import Cache, Growth
+from regard.layers.dropout import Dropout
+from regard.layers.places import Places
+
+Order = Literal["pre", "post"]
+
+
+class Block(nn.Module):
+    """One layer: self-attention, cross-attention where it is given, feed-forward network, each added to its input.
+
+    Args:
+        attention: a sequence looks at itself.
+        feed_forward: of each position by itself.
+        norm: makes a norm; called once for each sub-layer.
+        across: looks at another sequence.
+        order: pre or post, see the module.
+        dropout: on what each sub-layer adds.
+    """
+
+    def __init__(
+        self,
+        attention: SelfHeads,
+        feed_forward: nn.Module,
+        norm: Callable[[], nn.Module],
+        *,
+        across: CrossHeads | None = None,
+        order: Order = "pre",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if order not in ("pre", "post"):
+            raise ConfigError(f"a block's order is pre or post; it was {order!r}")
+        self.order = order
+        self.attention, self.attention_norm = attention, norm()
+        self.across = across
+        self.across_norm = None if across is None else norm()
+        self.feed_forward, self.feed_forward_norm = feed_forward, norm()
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch positions dim"],
+        sight: Sight,
+        memory: Keys | None = None,
+        memory_sight: Sight | None = None,
+        remember: Callable[[Keys], Keys] | None = None,
+    ) -> tuple[Float[Tensor, "batch positions dim"], Attended, Attended | None]:
+        """One layer's step.
+
+        Args:
+            x: a vector a position.
+            sight: who may see whom among the positions.
+            memory: what the layer's cross-attention looks at.
+            memory_sight: who may see what of it.
+            remember: keys and values of these positions to those of all that were read.
+
+        Returns:
+            The vectors, and where the two attentions looked.
+        """
+        before = self.order == "pre"
+        inputs = self.attention_norm(x) if before else x
+        query, keys = self.attention.project(inputs, sight.turn)
+        attended = self.attention(query, keys if remember is None else remember(keys), sight)
+        x = x + self.dropout(attended.context)
+        if not before:
+            x = self.attention_norm(x)
+        looked = None
+        if self.across is not None and self.across_norm is not None:
+            inputs = self.across_norm(x) if before else x
+            looked = self.across(self.across.ask(inputs), memory, memory_sight)
+            x = x + self.dropout(looked.context)
+            if not before:
+                x = self.across_norm(x)
+        if before:
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), attended, looked
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), attended, looked
+
+
+class Memory(NamedTuple):
+    """What the cross-attentions of a stack look at, projected once: a pytree of tensors, batch first.
+
+    Attributes:
+        keys: of each layer.
+        keep: True where a position is real; None where all are.
+    """
+
+    keys: tuple[Keys, ...]
+    keep: Bool[Tensor, "batch keys"] | None
+
+
+class Stacked(NamedTuple):
+    """What a stack gives.
+
+    Attributes:
+        output: a vector a position.
+        cache: what it has read, where a cache was given.
+        attended: where each layer looked, "self 0", "cross 0", "self 1", …
+    """
+
+    output: Float[Tensor, "batch positions dim"]
+    cache: Cache | None
+    attended: dict[str, Attended]
+
+
+class Stack(nn.Module):
+    """Blocks of one kind, one after the other.
+
+    Args:
+        blocks: all with cross-attention, or all without.
+        causal: whether a position sees those up to itself, or all.
+        position: a position part of kind add, rotate or bias, shared by the layers; those of kind score are in the
+            blocks' attentions.
+        window: how many keys a query sees, itself counted; needs `causal`.
+        norm: after the last block (pre-norm stacks need one).
+        dropout: on what comes in, once positions are added.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        *,
+        causal: bool,
+        position: nn.Module | None = None,
+        window: int | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not blocks or any((block.across is None) != (blocks[0].across is None) for block in blocks):
+            raise ConfigError("a stack has one block or more, all with cross-attention or all without")
+        if window is not None and (window < 1 or not causal):
+            raise ConfigError(f"a window counts 1 key or more and belongs to a causal stack; got {window=}, {causal=}")
+        kind = getattr(position, "kind", None)
+        if position is not None and kind not in ("add", "rotate", "bias"):
+            raise ConfigError(f"position= takes a part of kind add, rotate or bias, got {kind!r}")
+        self.blocks = nn.ModuleList(blocks)
+        self.causal, self.window = causal, window
+        self.position: Any = position
+        self.norm = nn.Identity() if norm is None else norm
+        self.dropout = Dropout(dropout)
+        self.checkpointed = False
+        self._scored = any(getattr(block.attention.score, "kind", None) == "score" for block in blocks)
+
+    def start(self, batch: int) -> Cache:
+        """Nothing read yet."""
+        heads: Any = self.blocks[0].attention
+        return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, heads.output.weight)
+
+    def memory(self, states: Float[Tensor, "batch keys dim"], keep: Bool[Tensor, "batch keys"] | None = None) -> Memory:
+        """What the cross-attentions look at, projected once for all steps; padding cannot be seen."""
+        states = _blank(states, keep)
+        return Memory(tuple(block.across.project(states) for block in self._blocks()), keep)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch positions dim"],
+        *,
+        keep: Bool[Tensor, "batch positions"] | None = None,
+        cache: Cache | None = None,
+        memory: Memory | None = None,
+        documents: Int[Tensor, "batch positions"] | None = None,
+    ) -> Stacked:
+        """Read some positions.
+
+        Args:
+            x: a vector a position.
+            keep: True where a position is real; padding is not seen, and counts no position. None: all are.
+            cache: what was read before, of which this is the continuation; it stays as it is.
+            memory: what `memory` made, where the blocks have cross-attention.
+            documents: equal numbers where positions belong to one text, in one piece: texts packed side by side do not
+                see each other, and each counts its own positions. Not with a cache.
+
+        Returns:
+            The vectors after the last layer; what padding gives is of no meaning.
+        """
+        if (memory is None) != (self._blocks()[0].across is None):
+            raise ConfigError("a stack with cross-attention takes memory=, one without it takes none")
+        if cache is not None and not self.causal:
+            raise ConfigError("a cache continues a text, so it belongs to a causal stack")
+        if cache is not None and len(cache.counted) != len(x):
+            raise ShapeError(f"the cache has {len(cache.counted)} rows, x has shape {tuple(x.shape)}")
+        if cache is not None and documents is not None:
+            raise ConfigError("packed documents are read at once: give documents= or cache=, not both")
+        places = Places.of(x, keep, cache, documents)
+        x = _blank(x, keep)
+        if self.position is not None and self.position.kind == "add":
+            x = self.position.add(x, places.of_queries)
+        x = self.dropout(x)
+        sight = places.sight(self.causal, self.window, self.position, self._scored)
+        across = None if memory is None else Sight(None if memory.keep is None else memory.keep[:, None, None])
+        growth = None if cache is None else cache.grow(x.shape[1])
+        attended: dict[str, Attended] = {}
+        for layer, block in enumerate(self._blocks()):
+            given = (None, None) if memory is None else (memory.keys[layer], across)
+            if self.checkpointed and self.training and growth is None:
+                x = checkpoint(_only_output, block, x, sight, *given, use_reentrant=False)
+                continue
+            x, attended[f"self {layer}"], looked = block(x, sight, *given, _adder(growth, layer))
+            if looked is not None:
+                attended[f"cross {layer}"] = looked
+        after = None if growth is None else growth.done(places.keep, places.counted, places.let_go(self.window))
+        return Stacked(self.norm(x), after, attended)
+
+    def _blocks(self) -> list[Any]:
+        return list(self.blocks)
+
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}, window={self.window}"
+
+
+def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
+    """Make each block's activations anew in the backward pass: memory of one layer for a third more time.
+
+    The numbers are the same. Where the layers looked is not told then (`attended` is empty), since it would hold what
+    the memory was saved on.
+
+    Returns:
+        How many stacks the model has.
+    """
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    for stack in stacks:
+        stack.checkpointed = on
+    return len(stacks)
+
+
+def _only_output(block: Block, *given: Any) -> Tensor:
+    output: Tensor = block(*given)[0]
+    return output
+
+
+def _adder(growth: Growth | None, layer: int) -> Callable[[Keys], Keys] | None:
+    return None if growth is None else lambda keys: growth.add(layer, keys)
+
+
+def _blank(x: Tensor, keep: Tensor | None) -> Tensor:
+    """Padding is 0 from here on, whatever it held: it stays finite, so that a weight of 0 leaves nothing of it."""
+    return x if keep is None else torch.where(keep.unsqueeze(-1), x, 0.0)

@@ -1,0 +1,104 @@
+"""The choices that make a Transformer. No torch here: the command line reads them before it loads."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class TransformerParts(BaseModel):
+    """What all Transformers choose: the block, and how positions are known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["transformer"] = Field(default="transformer", description="a Transformer")
+    dim: int = Field(default=256, ge=1, description="width of every vector between the layers")
+    heads: int = Field(default=4, ge=1, description="attentions side by side; they share dim evenly")
+    key_heads: int | None = Field(
+        default=None, ge=1, description="grouped heads: as many keys and values; as many as heads unless given"
+    )
+    feed_forward_dim: int | None = Field(
+        default=None, ge=1, description="hidden width of the feed-forward network; 4 · dim unless given"
+    )
+    activation: Literal["relu", "gelu", "swiglu"] = Field(
+        default="gelu", description="of the feed-forward network; swiglu has three matrices instead of two"
+    )
+    norm: Literal["layer", "rms"] = Field(default="layer", description="what normalizes: LayerNorm or RMSNorm")
+    norm_order: Literal["pre", "post"] = Field(
+        default="pre", description="pre: before each sub-layer, and once at the end; post: after each sum (the paper's)"
+    )
+    position: Literal["none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"] = Field(
+        default="sinusoidal", description="how attention knows where a token stands"
+    )
+    context: int = Field(
+        default=512, ge=1, description="how many positions learned ones know; the others know any number"
+    )
+    window: int | None = Field(
+        default=None, ge=1, description="a sliding window: how many keys a query sees, itself counted; all unless given"
+    )
+    bias: bool = Field(default=True, description="whether the linear layers and LayerNorms have biases")
+    scale_embedding: bool = Field(default=False, description="word vectors times √dim, as in the paper")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="on the embedding and on what each sub-layer adds")
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="on the attention's weights")
+
+    @property
+    def hidden_dim(self) -> int:
+        """Hidden width of the feed-forward network."""
+        return 4 * self.dim if self.feed_forward_dim is None else self.feed_forward_dim
+
+    @model_validator(mode="after")
+    def _divide(self) -> "TransformerParts":
+        if self.dim % self.heads:
+            raise ValueError(f"heads must share dim evenly; dim is {self.dim}, heads {self.heads}")
+        if self.key_heads is not None and self.heads % self.key_heads:
+            raise ValueError(f"key_heads must divide heads; heads is {self.heads}, key_heads {self.key_heads}")
+        if self.position == "sinusoidal" and self.dim % 2:
+            raise ValueError(f"sinusoidal positions come in pairs of features: dim must be even; it is {self.dim}")
+        if self.position == "rotary" and self.dim // self.heads % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of features: dim / heads must be even; it is {self.dim // self.heads}"
+            )
+        return self
+
+
+class TransformerFields(TransformerParts):
+    """One stack of layers: an encoder, or a language model."""
+
+    layers: int = Field(default=4, ge=1, description="number of layers")
+    tied: bool = Field(default=True, description="one table for what is read and what is written")
+
+
+class TransformerTranslatorSettings(TransformerParts):
+    """An encoder, and a decoder that looks at it."""
+
+    encoder_layers: int = Field(default=4, ge=1, description="layers of the encoder")
+    decoder_layers: int = Field(default=4, ge=1, description="layers of the decoder")
+    tied: Literal["none", "target", "all"] = Field(
+        default="none",
+        description="target: the output layer is the target table; all: the source uses this table as well",
+    )
+    word_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="in training, the share of earlier target words that the decoder hears as unknown",
+    )
+    alignment_layer: int | None = Field(
+        default=None,
+        ge=0,
+        description="the decoder layer, from 0, whose look at the source is the alignment; the last but one (or the "
+        "only one) unless given",
+    )
+
+    @property
+    def aligning_layer(self) -> int:
+        """The decoder layer whose look at the source is the alignment."""
+        return max(0, self.decoder_layers - 2) if self.alignment_layer is None else self.alignment_layer
+
+    @model_validator(mode="after")
+    def _within(self) -> "TransformerTranslatorSettings":
+        if self.aligning_layer >= self.decoder_layers:
+            raise ValueError(
+                f"alignment_layer counts from 0 and must be below decoder_layers ({self.decoder_layers}); it is "
+                f"{self.alignment_layer}"
+            )
+        return self
