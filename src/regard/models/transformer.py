@@ -6,7 +6,7 @@
     TransformerTranslator    source: everything       target: the source     the next target piece
                              target: up to itself
 
-The block is the same one everywhere (`layers/transformer.py`); `_stack` builds it from the settings.
+The block is the same one everywhere (`layers/transformer.py`); `transformer_stack` builds it from the settings.
 """
 
 import math
@@ -43,7 +43,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
-        self.stack = _stack(settings, settings.layers, causal=False)
+        self.stack = transformer_stack(settings, settings.layers, causal=False)
 
     def read(self, ids: Int[Tensor, "batch positions"], keep: Bool[Tensor, "batch positions"] | None = None) -> Stacked:
         """The states, and where each layer looked."""
@@ -79,7 +79,7 @@ class TransformerLanguageModel(nn.Module):
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
-        self.stack = _stack(settings, settings.layers, causal=True)
+        self.stack = transformer_stack(settings, settings.layers, causal=True)
         self.readout = _readout(settings, vocabulary, self.embedding if settings.tied else None)
 
     def start(self, memory: None, batch: int) -> State:
@@ -140,7 +140,7 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         self.alignment = f"cross {settings.aligning_layer}"
         self.embedding = Embedding(settings, vocabulary)
-        self.stack = _stack(settings, settings.decoder_layers, causal=True, across=True)
+        self.stack = transformer_stack(settings, settings.decoder_layers, causal=True, across=True)
         self.readout = _readout(settings, vocabulary, None if settings.tied == "none" else self.embedding)
 
     def start(self, memory: "Source", batch: int) -> State:
@@ -203,7 +203,7 @@ class TransformerTranslator(nn.Module):
         self.settings = settings
         # One table is one parameter, held by the decoder, so that it is saved once.
         self.embedding = None if settings.tied == "all" else Embedding(settings, source_vocabulary)
-        self.encoder = _stack(settings, settings.encoder_layers, causal=False)
+        self.encoder = transformer_stack(settings, settings.encoder_layers, causal=False)
         self.decoder = TransformerDecoder(settings, target_vocabulary)
 
     def encode(self, source: Int[Tensor, "batch positions"], lengths: Int[Tensor, " batch"]) -> Source:
@@ -282,7 +282,7 @@ def _readout(settings: TransformerParts, vocabulary: int, shared: Embedding | No
     return readout
 
 
-def _stack(settings: TransformerParts, layers: int, *, causal: bool, across: bool = False) -> Stack:
+def transformer_stack(settings: TransformerParts, layers: int, *, causal: bool, across: bool = False) -> Stack:
     """As many blocks as `layers`, as the settings say."""
     norm = partial(_norm, settings)
     blocks = []
