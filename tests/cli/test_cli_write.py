@@ -8,7 +8,7 @@ import torch
 
 from regard.data.stream import Stream
 from regard.tasks.load import load
-from regard.tasks.reading_through import read_through
+from regard.tasks.reading_through import read_through, stretch_of
 
 RHYME = ["one two three", "four five six", "", "seven eight nine"]
 TINY = [
@@ -67,7 +67,7 @@ def test_perplexity_counts_every_piece_once(regard, trained, rhyme, tmp_path):
     assert found["pieces"] == 4 and "1 of them unknown (25.0%)" in found["signatures"]["perplexity"]
     # By hand: each piece from all those before it, the first from a line end.
     writer = load(trained)
-    ids = Stream.of(["one two zork"], writer.tokenizer).ids
+    ids = Stream.of(["one two zork"], writer.tokenizer).ids.tolist()
     logits, _ = writer.model.read(torch.tensor([[3, *ids[:-1]]]), writer.model.reader.start(1))
     nats = -logits.log_softmax(-1)[0, range(4), ids].sum().item()
     assert found["measures"]["perplexity"] == pytest.approx(math.exp(nats / 4), rel=1e-5)
@@ -76,10 +76,13 @@ def test_perplexity_counts_every_piece_once(regard, trained, rhyme, tmp_path):
 def test_the_state_is_carried_over_windows(trained):
     """K5: cut into windows of any size, a text is told with the same probability."""
     writer = load(trained)
-    ids = Stream.of(RHYME * 5, writer.tokenizer).ids
-    whole = read_through(writer.model, ids, window=1000)
+    stream = Stream.of(RHYME * 5, writer.tokenizer)
+    stretch = stretch_of(writer.settings)
+    assert stretch == 1024
+    whole = read_through(writer.model, stream, stretch=stretch, window=1000)
     for window in (1, 7):
-        assert read_through(writer.model, ids, window).nats == pytest.approx(whole.nats, abs=1e-3)
+        told = read_through(writer.model, stream, stretch=stretch, window=window)
+        assert told.nats == pytest.approx(whole.nats, abs=1e-3)
 
 
 def test_what_each_word_looked_back_at(regard, trained, tmp_path):

@@ -8,6 +8,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 Item = TypeVar("Item")
 
 
@@ -30,3 +32,7 @@ class Chance:
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
         keys = [self._random() for _ in items]
         return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]
+
+    def order(self, count: int) -> np.ndarray:
+        """The places 0 to count - 1 as `shuffled` would put them, as an array."""
+        return np.argsort(np.fromiter((self._random() for _ in range(count)), np.float64, count), kind="stable")

@@ -1,9 +1,20 @@
 """Which text a language model reads, and how it is split, cut and batched. No torch here."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+DEFAULT_STRETCH = 1024
+"""Pieces that a test reads from one fresh state, where the model says nothing else."""
+
+
+def _several(given: Any) -> Any:
+    return [given] if isinstance(given, str | Path) else given
+
+
+Paths = Annotated[list[Path], BeforeValidator(_several), Field(min_length=1)]
+"""One path, or several."""
 
 
 class TestedText(BaseModel):
@@ -12,29 +23,51 @@ class TestedText(BaseModel):
     __test__ = False  # no test of pytest's, whatever its name
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    text: list[Path] | None = Field(default=None, min_length=1, description="file or files of text")
+    text: Paths | None = Field(default=None, description="files or folders of text")
+    part: Literal["test", "validation"] = Field(default="test", description="what is read where no `text` is named")
+    stretch: int | None = Field(
+        default=None,
+        ge=1,
+        description=f"pieces that are read from one fresh state; null: {DEFAULT_STRETCH:,}, or, of a Transformer, as "
+        "many as its training read (data.window)",
+    )
 
-    @field_validator("text", mode="before")
-    @classmethod
-    def _several(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str | Path) else given
 
-
-class LanguageData(TestedText):
+class LanguageData(BaseModel):
     """Text to train, validate and test on, the vocabulary and the windows.
 
-    A file may be gzipped, or lie in a zip archive: `a.zip/b.txt`.
+    A file may be gzipped, or lie in a zip archive: `a.zip/b.txt`. A folder stands for its files of text. Of a `.jsonl`
+    file each line is a document, of a `.json` file each entry of its list; any other file is one document.
     """
 
-    validation: Path | None = Field(
-        default=None, description="a file of text that chooses a checkpoint, in place of a share of `text`"
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: Paths | None = Field(default=None, description="files or folders of text")
+    fields: Annotated[list[str], BeforeValidator(_several), Field(min_length=1)] = Field(
+        default=["text"], description="of .jsonl and .json: the fields that are read, in this order"
     )
-    test: Path | None = Field(default=None, description="a file that only an evaluation reads, likewise")
-    validation_share: float = Field(default=0.1, gt=0, lt=1, description="part of the lines, before those of the test")
-    test_share: float = Field(default=0.1, gt=0, lt=1, description="part of the lines, the last ones")
+    documents: Literal["running", "marked", "apart"] = Field(
+        default="running",
+        description="running: one text, without borders; marked: each document ends with a mark; apart: besides, what "
+        "is in other documents is not seen",
+    )
+    validation: Paths | None = Field(
+        default=None, description="text that chooses a checkpoint, in place of a share of `text`"
+    )
+    test: Paths | None = Field(default=None, description="text that only an evaluation reads, likewise")
+    validation_share: float = Field(default=0.1, gt=0, lt=1, description="part of the text, before that of the test")
+    test_share: float = Field(default=0.1, ge=0, lt=1, description="part of the text, the last one; 0: no test")
+    split: Literal["lines", "characters"] = Field(default="lines", description="what the shares count")
     tokenizer: Literal["words", "characters", "bpe"] = Field(default="words", description="units of the text")
     vocabulary_size: int = Field(default=10_000, ge=5, description="entries at most, with the four special ones")
+    vocabulary_lines: int | None = Field(
+        default=None, ge=1, description="learn the vocabulary from so many lines, evenly spread; null: from all"
+    )
     lower: bool = Field(default=False, description="fold upper case to lower case")
+    tokens: Path | None = Field(
+        default=None,
+        description="a folder that keeps the ids, made once and read from the disk: for more text than memory holds",
+    )
     window: int = Field(default=64, ge=1, description="pieces that training reads from one fresh state")
     batch: int = Field(default=32, ge=1, description="windows of a batch")
 

@@ -6,10 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.models.lstm_settings import LSTMSettings
 from regard.models.lstmn_settings import LSTMNSettings
+from regard.models.transformer_settings import TransformerFields
 
 
 class LanguageFields(BaseModel):
-    """What every language model has, whatever reads the text."""
+    """What a language model has whose text is read by one vector after the other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,4 +28,6 @@ class LSTMNLanguageSettings(LanguageFields, LSTMNSettings):
     """A language model over a long short-term memory-network."""
 
 
-LanguageModelSettings = Annotated[LSTMLanguageSettings | LSTMNLanguageSettings, Field(discriminator="kind")]
+LanguageModelSettings = Annotated[
+    LSTMLanguageSettings | LSTMNLanguageSettings | TransformerFields, Field(discriminator="kind")
+]

@@ -112,16 +112,13 @@ class TransformerLanguageModel(nn.Module):
         Args:
             ids: as many in each row.
             smoothing: of the labels.
-            documents: equal numbers where pieces belong to one text; texts do not see each other, and no text's first
-                piece is told from another text.
+            documents: equal numbers where pieces belong to one text; texts do not see each other. A mark that ends one
+                text and begins the next has the number of the next: it is told from the text before it.
         """
         inputs, targets = ids[:, :-1], ids[:, 1:]
-        if documents is None:
-            hidden = self.stack(self.embedding(inputs)).output
-            return objective(self.logits(hidden).flatten(0, 1), targets.flatten(), smoothing)
-        hidden = self.stack(self.embedding(inputs), documents=documents[:, :-1]).output
-        told = documents[:, 1:] == documents[:, :-1]
-        return objective(self.logits(hidden[told]), targets[told], smoothing)
+        read = None if documents is None else documents[:, :-1]
+        hidden = self.stack(self.embedding(inputs), documents=read).output
+        return objective(self.logits(hidden).flatten(0, 1), targets.flatten(), smoothing)
 
     def _stacked(self, ids: Tensor, cache: Any) -> Stacked:
         stacked: Stacked = self.stack(self.embedding(ids), keep=_needed(_real(ids)), cache=cache)

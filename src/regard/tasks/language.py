@@ -13,17 +13,19 @@ from typing import Any
 
 from torch import nn
 
-from regard.data.stream import Stream, WindowBatch, WindowBatches, read_parts, text_of
+from regard.data.settings import Part
+from regard.data.stream import Stream, WindowBatch, WindowBatches
 from regard.data.stream_settings import TestedText
-from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.texts import read_other, read_streams
+from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.metrics.perplexity import perplexity
-from regard.models.language import LanguageModel
+from regard.models.language_models import Model, build_language_model
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.language_settings import LanguageSettings
-from regard.tasks.reading_through import STRETCH, Told, read_through
+from regard.tasks.reading_through import Told, stretch_of, told_by
 from regard.tasks.settings import Better
 from regard.tasks.task import Task
 from regard.tasks.writer import Writer, load_writer
@@ -56,15 +58,13 @@ class Text:
 
 def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], None]) -> Text:
     data = settings.data
-    training, validation, _ = read_parts(data)
-    if saved is None:
-        tokenizer = train_tokenizer(data.tokenizer, training, data.vocabulary_size, lower=data.lower)
-    else:
-        tokenizer = load_tokenizer(saved)
-    streams = [Stream.of(lines, tokenizer) for lines in (training, validation)]
-    for name, stream in zip(("training", "validation"), streams, strict=True):
-        say(f"{name}: {_counted(stream)}")
-    return Text(tokenizer, WindowBatches(streams[0].ids, data.window, data.batch, settings.seed), streams[1])
+    known = None if saved is None else load_tokenizer(saved)
+    parts: tuple[Part, ...] = ("training", "validation")
+    tokenizer, streams = read_streams(data, known, say, parts)
+    for part in parts:
+        say(f"{part}: {_counted(streams[part])}")
+    batches = WindowBatches(streams["training"].ids, data.window, data.batch, settings.seed)
+    return Text(tokenizer, batches, streams["validation"])
 
 
 def _counted(stream: Stream) -> str:
@@ -72,37 +72,51 @@ def _counted(stream: Stream) -> str:
     return f"{len(stream.ids):,} pieces, line ends among them; {stream.unknown:,} of them unknown ({share:.1%})"
 
 
-def _model(settings: LanguageSettings, text: Text) -> LanguageModel:
-    return LanguageModel(settings.model, len(text.tokenizer))
+def _model(settings: LanguageSettings, text: Text) -> Model:
+    return build_language_model(settings.model, len(text.tokenizer))
 
 
 def _loss(settings: LanguageSettings) -> Callable[[nn.Module, WindowBatch], Objective]:
-    smoothing = settings.training.smoothing
+    smoothing, apart = settings.training.smoothing, settings.data.documents == "apart"
 
     def loss(model: nn.Module, batch: WindowBatch) -> Objective:
-        objective: Objective = model(batch.ids, smoothing)
-        return objective
+        told: Objective = model(batch.ids, smoothing, batch.documents) if apart else model(batch.ids, smoothing)
+        return told
 
     return loss
 
 
-def _metrics(settings: LanguageSettings, text: Text) -> Callable[[LanguageModel], dict[str, float]]:
-    def metrics(model: LanguageModel) -> dict[str, float]:
-        told = read_through(model, text.held_out.ids, settings.data.window)
-        return {"loss": told.nats / told.pieces, **_measures(told)}
+def _metrics(settings: LanguageSettings, text: Text) -> Callable[[Model], dict[str, float]]:
+    def metrics(model: Model) -> dict[str, float]:
+        return _measures(told_by(model, text.held_out, settings))
 
     return metrics
 
 
 def _measures(told: Told) -> dict[str, float]:
-    return {"perplexity": perplexity(told.nats, told.pieces), "accuracy": told.correct / told.pieces}
+    return {
+        "perplexity": perplexity(told.nats, told.pieces),
+        "accuracy": told.correct / told.pieces,
+        "loss": told.nats / told.pieces,
+    }
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
-    if not isinstance(data, dict) or not data.get("text"):
-        return ["data: no text to train on. Give data.text=FILE"]
-    return []
+    data, model = (part if isinstance(part := tree.get(name), dict) else {} for name in ("data", "model"))
+    kind, window = model.get("kind"), data.get("window", 64)
+    wrong = []
+    if not data.get("text"):
+        wrong.append("data: no text to train on. Give data.text=FILE")
+    if data.get("documents") == "apart" and kind != "transformer":
+        wrong.append(
+            "data.documents: a model that carries a state reads on over borders; apart needs model.kind=transformer, "
+            "and marked tells any model where documents end"
+        )
+    context = model.get("context", 512)
+    learned = kind == "transformer" and model.get("position") == "learned"
+    if learned and isinstance(context, int) and isinstance(window, int) and window > context:
+        wrong.append(f"data.window: learned positions end at model.context, {context}; the window is {window}")
+    return wrong
 
 
 def _view(writer: Writer, text: str | None, *, language: str = "en") -> View:
@@ -113,27 +127,44 @@ def _view(writer: Writer, text: str | None, *, language: str = "en") -> View:
 
 def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedText, test), writer.settings.data
-    lines = read_parts(data)[2] if tested.text is None else text_of(tested.text)
-    stream = Stream.of(lines, writer.tokenizer)
-    told = writer.read_through(stream)
+    if tested.text is not None:
+        stream = read_other(data, tested.text, writer.tokenizer)
+    else:
+        stream = read_streams(data, writer.tokenizer, _silent, (tested.part,))[1][tested.part]
+        if not len(stream):
+            raise ConfigError(
+                "the run held no text out to test on (data.test_share is 0); name one, or part=validation"
+            )
+    stretch = stretch_of(writer.settings, tested.stretch)
+    told = told_by(writer.model, stream, writer.settings, stretch)
     rows: list[dict[str, Any]] = []
     for first, after in zip(_PLACES, (*_PLACES[1:], None), strict=True):
         some = told.of(first - 1, None if after is None else after - 1)
-        name = f"{first}+" if after is None else f"{first}–{after - 1}"
-        measured = _measures(some) if some.pieces else dict.fromkeys(("perplexity", "accuracy"))
-        rows.append({"place": name, "pieces": some.pieces, **measured})
+        if some.pieces:
+            rows.append({"place": _places(first, after), "pieces": some.pieces, **_measures(some)})
     case = ", lower case" if writer.tokenizer.lower else ""
+    what = "each document from its beginning, " if data.documents == "apart" else ""
     return Evaluation(
         items=told.pieces,
         unit="pieces",
         measures=_measures(told),
         signatures={
             "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; {_counted(stream)}, "
-            f"each told as <unk>; read in stretches of {STRETCH:,}"
+            f"each told as <unk>; {what}every piece told once, in stretches of {stretch:,} from a fresh state"
         },
         by="place",
         lengths=rows,
     )
+
+
+def _silent(message: str) -> None:
+    pass
+
+
+def _places(first: int, after: int | None) -> str:
+    if after is None:
+        return f"{first}+"
+    return str(first) if after == first + 1 else f"{first}–{after - 1}"
 
 
 def _examples(writer: Writer, evaluation: Evaluation) -> View | None:

@@ -13,7 +13,7 @@ class LanguageSettings(RunSettings):
     """From the words so far to the next one."""
 
     tests: ClassVar[type[BaseModel]] = TestedText
-    measures: ClassVar[dict[str, Better]] = {"perplexity": "min", "accuracy": "max"}
+    measures: ClassVar[dict[str, Better]] = {"perplexity": "min", "accuracy": "max", "loss": "min"}
 
     task: Literal["language"] = Field("language", description="What the model is for.")
     data: LanguageData = Field(default=LanguageData(), description="The text.")

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from regard.data.stream import stretches
+from regard.data.stream import Stream, stretches
+from regard.data.stream_settings import DEFAULT_STRETCH
 from regard.layers.objective import IGNORED
-from regard.models.language import LanguageModel
-
-STRETCH = 1024
-"""Pieces that are read from one fresh state."""
+from regard.models.language_models import Model
+from regard.tasks.language_settings import LanguageSettings
 
 
 @dataclass
@@ -36,33 +35,57 @@ class Told:
         return Told(nats, int(correct), int(pieces), some)
 
 
+def stretch_of(settings: LanguageSettings, chosen: int | None = None) -> int:
+    """Pieces that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
+
+    It has seen no place beyond its window; a recurrent model carries its state as far as one likes.
+    """
+    trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_STRETCH
+    return trained if chosen is None else chosen
+
+
+def told_by(model: Model, stream: Stream, settings: LanguageSettings, stretch: int | None = None) -> Told:
+    """How well a model in eval mode tells a text, read as the settings of its run say; see `read_through`."""
+    return read_through(
+        model,
+        stream,
+        stretch=stretch_of(settings) if stretch is None else stretch,
+        window=settings.data.window,
+        apart=settings.data.documents == "apart",
+    )
+
+
 @torch.no_grad()
-def read_through(model: LanguageModel, stream: list[int], window: int) -> Told:
-    """Read a text in parallel stretches of `STRETCH` pieces, each from a fresh state that is carried to its end.
+def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apart: bool = False) -> Told:
+    """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
 
     The size of the window changes no result but by float32 rounds: the state is handed on from one to the next.
 
     Args:
         model: in eval mode.
-        stream: the ids of the text.
+        stream: the text.
+        stretch: pieces that are read from one fresh state.
         window: pieces of each stretch that are computed together.
+        apart: begin a stretch with each document.
     """
     device = next(model.parameters()).device
-    told, state = Told(), None
-    for part in stretches(stream, STRETCH, window, IGNORED):
+    sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
+    state = None
+    for part in stretches(stream, stretch, window, IGNORED, apart):
         wanted = part.told.to(device)
-        state = model.reader.start(len(wanted)) if state is None else state
-        logits, state = model.read(part.read.to(device), state)
-        nats, correct, kept = _sums(logits, wanted)
-        told.each += list(zip(nats.tolist(), correct.tolist(), kept.tolist(), strict=True))
-    whole = told.of(0, None)
-    return Told(whole.nats, whole.correct, whole.pieces, told.each)
+        if state is None or part.first == 0:
+            state = model.start(None, len(wanted))
+        logits, state, _ = model.step(state, part.read.to(device))
+        sums[:, part.first : part.first + wanted.shape[1]] += _sums(logits, wanted).cpu()
+    each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
+    whole = Told(each=each).of(0, None)
+    return Told(whole.nats, whole.correct, whole.pieces, each)
 
 
-def _sums(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each place −log p, right ones and pieces, summed over the stretches."""
+def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
+    """For each place −log p, right ones and pieces, summed over the stretches: `(3, places)`."""
     kept = wanted != IGNORED
     target = torch.where(kept, wanted, 0)
     nats = -logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1).double()
     correct = (logits.argmax(-1) == wanted) & kept
-    return torch.where(kept, nats, 0.0).sum(0), correct.sum(0), kept.sum(0)
+    return torch.stack([torch.where(kept, nats, 0.0).sum(0), correct.sum(0).double(), kept.sum(0).double()])

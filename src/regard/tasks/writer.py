@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.stream import Stream
+from regard.data.texts import borders
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
-from regard.decoding.search import search as search_for
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError
-from regard.models.language import LanguageModel
+from regard.models.language_models import Model, build_language_model
 from regard.tasks.config import check
+from regard.tasks.going_on import go_on
 from regard.tasks.language_settings import LanguageSettings
 from regard.tasks.past_view import looks_back, past_matrices, past_view
-from regard.tasks.reading_through import Told, read_through
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
 from regard.views.view import View
@@ -33,13 +33,24 @@ class Writer:
         settings: those of its run.
     """
 
-    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, settings: LanguageSettings) -> None:
+    def __init__(self, model: Model, tokenizer: Tokenizer, settings: LanguageSettings) -> None:
         model.eval()
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
 
-    def write(
+    def write(self, prompt: str = "", *, count: int = 1, **how: Any) -> list[str]:
+        """Go on with a text: the prompt and what follows it, `count` times, each an independent draw.
+
+        Args:
+            prompt: may have several lines; the last one is gone on with. An empty one is the beginning of a line, or
+                of a document where the text has them.
+            count: texts to write.
+            how: see `write_all`.
+        """
+        return self.write_all([prompt], count=count, **how)[0]
+
+    def write_all(
         self,
-        prompt: str = "",
+        prompts: Sequence[str],
         *,
         length: int = 100,
         count: int = 1,
@@ -48,17 +59,22 @@ class Writer:
         top_k: int | None = None,
         top_p: float | None = None,
         one_line: bool = False,
+        context: int | None = None,
         seed: int = 0,
-    ) -> list[str]:
-        """Go on with a text: the prompt and what follows it, `count` times.
+    ) -> list[list[str]]:
+        """Go on with several texts at once; for each of them `count` texts, as `write` gives them.
+
+        No text depends on the others but by its number, which decides its draws.
 
         Args:
-            prompt: may have several lines; the last one is gone on with. An empty one is the beginning of a line.
-            length: pieces to write; line ends count.
-            count: texts to write, each an independent draw.
+            prompts: of any lengths.
+            length: pieces to write; line ends count. A text whose documents have ends may be over before.
+            count: texts to write of each.
             sample: draw each piece; otherwise take the likeliest.
             temperature, top_k, top_p: of the draw, see `SearchSettings`.
             one_line: end with the line.
+            context: pieces that a Transformer sees at most; as many as its training read unless given. Where a text
+                grows past it, the last half of them is read anew, and the writing goes on from there.
             seed: of the draws.
 
         Raises:
@@ -66,29 +82,35 @@ class Writer:
         """
         if count < 1 or (count > 1 and not sample):
             raise ConfigError(f"{count} texts: without a draw there is one, the likeliest; with draws at least one")
-        settings = check(
-            SearchSettings,
-            {
-                "max_length": length,
-                "sample": sample,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "seed": seed,
-            },
+        draws = {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        settings = check(SearchSettings, {"max_length": length, **draws})
+        if context is not None and context < 1:
+            raise ConfigError(f"context is how many pieces are seen; it must be at least 1, and is {context}")
+        starts = [self._prompt(prompt) for prompt in prompts]
+        # Padding is never told of anything and ends nothing, so that a text without documents goes on across its lines.
+        end = END if one_line else BEGIN if borders(self.settings.data) else PADDING
+        forbidden = [one for one in (PADDING, BEGIN, UNKNOWN) if one != end]
+        self.model.eval()
+        written = go_on(
+            self.model,
+            [[self._opening, *ids] for ids, _ in starts for _ in range(count)],
+            end=end,
+            settings=settings,
+            forbidden=forbidden,
+            reach=self._reach if context is None else context,
+            padded=self.settings.model.kind == "transformer",
         )
-        start, spellings = self._prompt(prompt)
-        begin = torch.tensor([[END, *start]], device=self._device).expand(count, -1)
-        # Padding is never told of anything and ends nothing, so that the text goes on across its lines.
-        end, forbidden = (END, [PADDING, BEGIN, UNKNOWN]) if one_line else (PADDING, [BEGIN, UNKNOWN])
-        self.model.eval()
-        found = search_for(self.model, None, count, begin=begin, end=end, settings=settings, forbidden=forbidden)
-        return [self._text([*start, *hypotheses[0].ids], spellings) for hypotheses in found]
+        texts = [self._text([*starts[at // count][0], *ids], starts[at // count][1]) for at, ids in enumerate(written)]
+        return [texts[at : at + count] for at in range(0, len(texts), count)]
 
-    def read_through(self, stream: Stream) -> Told:
-        """How well the model tells a text."""
-        self.model.eval()
-        return read_through(self.model, stream.ids, self.settings.data.window)
+    @property
+    def _opening(self) -> int:
+        return BEGIN if borders(self.settings.data) else END
+
+    @property
+    def _reach(self) -> int | None:
+        """Pieces that the model may see: those of a window, but for a state that is carried any distance."""
+        return self.settings.data.window if self.settings.model.kind == "transformer" else None
 
     @torch.no_grad()
     def view(self, text: str, language: str = "en") -> View:
@@ -154,6 +176,6 @@ def load_writer(folder: str | Path) -> Writer:
     run = open_run(folder)
     settings = check(LanguageSettings, run.read_config())
     tokenizer = load_tokenizer(run.tokenizers)
-    model = LanguageModel(settings.model, len(tokenizer))
+    model = build_language_model(settings.model, len(tokenizer))
     load_weights(model, run.weights)
     return Writer(model, tokenizer, settings)
