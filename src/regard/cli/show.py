@@ -29,6 +29,12 @@ Posterior = Annotated[
     bool,
     typer.Option("--posterior", help="Beside where was looked, where each word came from, judged when it is known."),
 ]
+Heads = Annotated[
+    bool, typer.Option("--heads", help="Every layer and head of a Transformer; a file shows them all, in a grid.")
+]
+Steps = Annotated[
+    bool, typer.Option("--steps", help="How the text was written: each step's look, and what it found most probable.")
+]
 Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the example that is made.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the example that is made.")]
 Out = Annotated[
@@ -47,6 +53,8 @@ Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language 
     regard show runs/de-en "Ein Hund rennt im Schnee ."
     regard show runs/de-en "Ein Hund rennt im Schnee ." --out alignment.html --out alignment.png
     regard show runs/de-en "Ein Hund rennt ." --target "A dog is running ." --posterior
+    regard show runs/de-en "Ein Hund rennt ." --heads --out heads.html
+    regard show runs/de-en "Ein Hund rennt ." --steps
     regard show runs/copy --length 20 --out memory.png
     """,
 )
@@ -59,6 +67,8 @@ def show(
     beam: Beam = None,
     units: Units = "pieces",
     posterior: Posterior = False,
+    heads: Heads = False,
+    steps: Steps = False,
     length: Length = None,
     seed: SeedOption = None,
     lang: Language = "en",
@@ -80,6 +90,8 @@ def show(
         "target": None if target is None else typed(target),
         "units": units,
         "posterior": posterior,
+        "heads": heads,
+        "steps": steps,
         "length": length,
         "seed": seed,
     }

@@ -1,5 +1,10 @@
 """The settings of every kind of translator; `kind` says which. No torch here."""
 
-from regard.models.settings import RecurrentSettings
+from typing import Annotated
 
-TranslatorSettings = RecurrentSettings
+from pydantic import Field
+
+from regard.models.settings import RecurrentSettings
+from regard.models.transformer_settings import TransformerTranslatorSettings
+
+TranslatorSettings = Annotated[RecurrentSettings | TransformerTranslatorSettings, Field(discriminator="kind")]

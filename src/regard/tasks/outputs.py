@@ -21,7 +21,8 @@ class Output:
         score: what hypotheses are ranked by.
         log_probability: the sum over its pieces and its end mark, in nats.
         finished: whether it ended by itself; if not, it was cut off at its limit.
-        pieces: of the target vocabulary, the end mark last if it came.
+        ids: of the target vocabulary, without the end mark.
+        pieces: their spelling, the end mark last if it came.
         words: of the text.
         word_of: the word of each piece but the end mark.
         source_word_of: the word of each source piece but its end mark.
@@ -32,6 +33,7 @@ class Output:
     score: float
     log_probability: float
     finished: bool
+    ids: list[int]
     pieces: list[str]
     words: list[str]
     word_of: list[int]
@@ -118,6 +120,7 @@ def output_of(
         score=hypothesis.score,
         log_probability=hypothesis.log_probability,
         finished=hypothesis.finished,
+        ids=list(ids),
         pieces=[*pieces, SPECIALS[END]] if hypothesis.finished else pieces,
         words=target.words(text),
         word_of=_words_of(ids, spellings, text, target),

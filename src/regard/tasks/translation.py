@@ -29,6 +29,7 @@ from regard.tasks.settings import Better
 from regard.tasks.task import Task
 from regard.tasks.translation_evaluation import TranslationEvaluation, evaluate, held_out
 from regard.tasks.translation_settings import TestedPairs, TranslationSettings
+from regard.tasks.translation_views import heads_of_translation, steps_of_translation
 from regard.tasks.translator import Translator, load_translator
 from regard.views.view import View
 
@@ -145,9 +146,16 @@ def _view(
     units: Units = "pieces",
     language: str = "en",
     posterior: bool = False,
+    heads: bool = False,
+    steps: bool = False,
 ) -> View:
     if text is None:
         raise ConfigError("say what to translate: regard show RUN TEXT")
+    if heads + steps + posterior > 1 or (units == "words" and (heads or steps)):
+        raise ConfigError("--heads and --steps are pictures of their own, of pieces; give one of them by itself")
+    if heads or steps:
+        made = heads_of_translation if heads else steps_of_translation
+        return made(translator, text, target, search, language)
     return translator.view(text, target=target, search=search, units=units, language=language, posterior=posterior)
 
 

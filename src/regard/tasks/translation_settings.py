@@ -45,21 +45,22 @@ class TranslationSettings(RunSettings):
 
     @model_validator(mode="after")
     def _fit(self) -> "TranslationSettings":
+        if not isinstance(self.model, RecurrentSettings):
+            return self  # a Transformer attends, its weights can be taught, and every word is read after the right ones
         if self.search.coverage_penalty and not self.model.attends:
             raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
         if self.guided_alignment:
-            self._guidable()
+            _guidable(self.model)
         return self
 
-    def _guidable(self) -> None:
-        if not self.model.attends:
-            raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
-        if not isinstance(self.model, RecurrentSettings):
-            return
-        if self.model.normalizer in ("hard", "sample", "gumbel"):
-            raise ValueError(
-                f"guided_alignment teaches weights, and model.normalizer {self.model.normalizer} draws or chooses one "
-                "position, which cannot be taught so; take softmax, sparsemax or entmax15"
-            )
-        if self.model.teacher_forcing < 1:
-            raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")
+
+def _guidable(model: RecurrentSettings) -> None:
+    if not model.attends:
+        raise ValueError("guided_alignment teaches the attention, and model.attention is none; leave one out")
+    if model.normalizer in ("hard", "sample", "gumbel"):
+        raise ValueError(
+            f"guided_alignment teaches weights, and model.normalizer {model.normalizer} draws or chooses one "
+            "position, which cannot be taught so; take softmax, sparsemax or entmax15"
+        )
+    if model.teacher_forcing < 1:
+        raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")

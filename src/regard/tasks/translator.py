@@ -340,7 +340,7 @@ def _counted(sentence: Sentence, counted: Counted) -> list[int]:
 
 
 def _empty(sentence: Sentence) -> Translation:
-    return _translation(sentence, [], [Output("", 0.0, 0.0, True, [], [], [], [], None)])
+    return _translation(sentence, [], [Output("", 0.0, 0.0, True, [], [], [], [], [], None)])
 
 
 def _never(pair: tuple[Sentence, Sentence]) -> Reading:
