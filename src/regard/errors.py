@@ -23,6 +23,10 @@ class ShapeError(RegardError, ValueError):
     """Tensors do not fit together; the message shows each shape."""
 
 
+class TooLong(ShapeError):
+    """An input has more positions than the model knows; the message says how many it may have."""
+
+
 class MaskError(RegardError, TypeError):
     """Something was given as a mask that is not one; the message names the fix."""
 

@@ -134,14 +134,14 @@ def test_a_table_shows_means_and_ranges_what_is_absent_and_what_failed():
 
 def test_lines_by_length_are_means_over_seeds_of_the_rows_asked_for():
     study = check(Study, BARE)
-    view = lengths_view(study, study.lengths, outcomes(study))
+    view = lengths_view(study, study.lengths[0], outcomes(study))
     [matrix] = view.matrices
     assert (matrix.rows, matrix.columns, matrix.title) == (("the | first", "second"), ("3–9", "10+"), "BLEU")
     assert matrix.values[0].tolist() == [35.5, 22.5] and matrix.values[1, 1] == 5 and math.isnan(matrix.values[1, 0])
     assert view.all_notes == ("Test pairs by source words: 3–9: 1,200, 10+: 3.",)
-    chinese = lengths_view(study, study.lengths, outcomes(study), "zh")
+    chinese = lengths_view(study, study.lengths[0], outcomes(study), "zh")
     assert chinese.axes(chinese.matrices[0]) == ("模型", "原文词数") and "1,200" in chinese.notes[0]
-    assert lengths_view(study, study.lengths, []).matrices[0].values.size == 0
+    assert lengths_view(study, study.lengths[0], []).matrices[0].values.size == 0
 
 
 def test_what_has_not_come_so_far_is_told_and_a_fault_is_one_rows_own(tmp_path, monkeypatch):

@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from regard.errors import ConfigError
 from regard.worked import work
 from regard.worked.example import flatten
 from regard.worked.table import WORKED
 
-ROWS = ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W10", "W11", "W13", "W14", "W15", "W17", "W18"]
+ROWS = ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W10", "W11", "W12", "W13", "W14", "W15", "W17", "W18"]
 ROWS += ["W19", "W20", "W21", "W22"]
 
 
@@ -253,6 +254,20 @@ def test_w17_the_centre_learns_through_the_gaussian_alone():
     slope = math.fsum(place * 0.25 * math.exp(-((place - 4.3) ** 2) / 2) * (place - 4.3) for place in (3, 4, 5, 6))
     exact(result.value("gradient of the place looked at, through the Gaussian"), slope)
     assert slope > 0.5
+
+
+def test_w12_where_a_blocks_parameters_are():
+    result = work("W12")
+    assert result.value("self-attention, by the number of heads") == [4 * 512**2] * 4
+    assert result.value("feed-forward network") == 8 * 512**2
+    assert result.value("the feed-forward network's share of the block") == 2 / 3
+    assert result.value("a decoder's block: self-attention and cross-attention") == 8 * 512**2
+    assert result.value("a decoder's block: the feed-forward network's share") == 1 / 2
+    other = work("W12", {"width": "15", "heads": "1, 3, 5", "times": "2"})
+    assert [step.value for step in other.steps] == [[900] * 3, 900, 1 / 2, 1800, 1 / 3]
+    assert [step.agrees for step in other.steps] == [True, None, None, True, None]
+    with pytest.raises(ConfigError, match="heads must share dim evenly"):
+        work("W12", {"width": "15"})
 
 
 def test_w18_the_encyclopaedias_translator():

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.attended import transformed
-from regard.errors import ConfigError, MaskError, ShapeError
+from regard.errors import ConfigError, MaskError, ShapeError, TooLong
 from regard.registry import Registry
 
 POSITIONS: Registry[Any] = Registry("position")
@@ -112,7 +112,7 @@ class Learned(Position):
         dim: the width of x.
 
     Raises:
-        ShapeError: on a call with a position past the end (a run-time assertion inside compiled code).
+        TooLong: on a call with a position past the end (a run-time assertion inside compiled code).
     """
 
     kind = "add"
@@ -137,7 +137,7 @@ class Learned(Position):
         if torch.compiler.is_compiling():  # a Python branch on data would break the graph; an assertion stays inside it
             torch._assert_async(inside, f"a position lies outside the {count} learned ones")
         elif not transformed() and not inside:  # inside vmap nothing can be asked; torch's own index error remains
-            raise ShapeError(
+            raise TooLong(
                 f"the learned position part holds positions 0 to {count - 1}, but was asked for"
                 f" {int(positions.min())} to {int(positions.max())}; shorten the input, make the part with a larger"
                 " count, or use a kind without an end (sinusoidal, rotary, alibi, t5, shaw)"

@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command, whole_numbers
 from regard.cli.console import colored, out, progress, say, table, warn
 from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.studies import Row, Study
 
 Name = Annotated[str | None, typer.Argument(help="A study, or a YAML file of one.", show_default=False)]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder that holds the study's data files.")]
@@ -57,13 +60,25 @@ def study(
     numbers = whole_numbers("--seeds", seeds)
 
     from regard.tasks.experiment import locate
-    from regard.tasks.studies import find
+    from regard.tasks.studies import find_all
 
-    found = find(name)
-    rows = found.choose(None if only is None else [part.strip() for part in only.split(",")])
-    locate(found, data, unverified=unverified, warn=warn)
-    folder = run or Path("runs") / found.name
+    studies = find_all(name)
+    chosen = [one.choose(None if only is None else [part.strip() for part in only.split(",")]) for one in studies]
+    for one in studies:
+        locate(one, data, unverified=unverified, warn=warn)
+    folder = run or Path("runs") / studies[0].name
+    whole = [
+        _run(one, rows, folder / one.name if place else folder, data, numbers, threads)
+        for place, (one, rows) in enumerate(zip(studies, chosen, strict=True))
+    ]
+    if not all(whole):
+        raise typer.Exit(FAILED)
 
+
+def _run(
+    found: "Study", rows: list["Row"], folder: Path, data: Path | None, seeds: list[int], threads: int | None
+) -> bool:
+    """Run rows of one study, and show and write what there is of all; whether none of them failed."""
     from regard.files import write_atomically, write_json
     from regard.tasks.study import run_study
     from regard.tasks.study_table import lengths_view, markdown, to_json
@@ -71,24 +86,24 @@ def study(
     from regard.views.terminal import terminal
     from regard.views.write import write
 
-    say(f"{found.title}: {len(rows) * len(numbers)} runs, about {found.minutes:g} minutes each.")
+    say(f"{found.title}: {len(rows) * len(seeds)} runs, about {found.minutes:g} minutes each.")
     outcomes = run_study(
-        found, folder, seeds=numbers, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=warn
+        found, folder, seeds=seeds, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=warn
     )
     out(table(*cells(found, outcomes)))
     written = [
         write_atomically(folder / "table.md", markdown(found, outcomes)),
         write_json(folder / "table.json", to_json(found, outcomes)),
     ]
-    if found.lengths is not None:
-        view = lengths_view(found, found.lengths, outcomes)
+    for place, lengths in enumerate(found.lengths):
+        view = lengths_view(found, lengths, outcomes)
         out()
         out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
-        written += [write(view, folder / f"by_length.{ending}") for ending in ("png", "svg", "html")]
+        file = f"by_length_{lengths.measure}" if place else "by_length"
+        written += [write(view, folder / f"{file}.{ending}") for ending in ("png", "svg", "html")]
     say("Written: " + ", ".join(map(str, written)))
     asked = {row.name for row in rows}
-    if any(one.failure for one in outcomes if one.row.name in asked):
-        raise typer.Exit(FAILED)
+    return not any(one.failure for one in outcomes if one.row.name in asked)
 
 
 def _print_studies() -> None:

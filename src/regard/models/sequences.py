@@ -13,6 +13,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "dnc": ("regard.models.dnc", "DifferentiableNeuralComputer"),
     "lstmn": ("regard.models.lstmn", "LSTMN"),
     "ntm": ("regard.models.ntm", "NeuralTuringMachine"),
+    "transformer": ("regard.models.transformer_sequence", "TransformerSequence"),
 }
 """Module and class of each kind: `Class(settings, inputs, outputs)`."""
 

@@ -10,8 +10,9 @@ from torch import nn
 
 from regard.data.algorithms.problem import problem
 from regard.data.algorithms.sequences import SequenceBatch, Sequences
-from regard.errors import ConfigError
+from regard.errors import ConfigError, TooLong
 from regard.layers.objective import Objective, bits_objective
+from regard.metrics.bits import BitErrors
 from regard.models.sequences import build
 from regard.tasks.algorithms_settings import SIXFOLD, TWICE, AlgorithmSettings, TestedSequences
 from regard.tasks.config import check
@@ -74,34 +75,37 @@ def _evaluate(solver: Solver, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedSequences, test), solver.settings.data
     longer = [TWICE * data.longest, SIXFOLD * data.longest] if tested.lengths is None else tested.lengths
     trained = solver.errors(solver.held_out(tested.sequences, tested.seed))
-    rows = {f"{data.shortest}–{data.longest}": trained}
-    measures = {"wrong_bits": trained.mean, "exact": trained.exact}
+    rows = {f"{data.shortest}–{data.longest}": _row(trained, tested.sequences)}
+    measures, stopped = {"wrong_bits": trained.mean, "exact": trained.exact}, ""
     for length in longer:
-        errors = solver.errors(solver.held_out(tested.sequences, tested.seed, length))
-        rows[str(length)] = errors
+        try:
+            errors = solver.errors(solver.held_out(tested.sequences, tested.seed, length))
+        except TooLong as error:  # which is what there is to be told of that length
+            stopped = stopped or f"{length}: {error}"
+            rows[str(length)] = _row(None, tested.sequences)
+            continue
+        rows[str(length)] = _row(errors, tested.sequences)
         for name, times in (("twice", TWICE), ("sixfold", SIXFOLD)):
             if length == times * data.longest:
                 measures[f"wrong_bits_{name}"] = errors.mean
                 measures[f"median_{name}"], measures[f"exact_{name}"] = errors.median, errors.exact
     return Evaluation(
-        items=tested.sequences * len(rows),
+        items=tested.sequences * sum(row["exact"] is not None for row in rows.values()),
         unit="sequences",
         measures=measures,
         baselines={"chance": trained.chance},
         baselined="wrong_bits",
         by="length",
-        lengths=[
-            {
-                "length": name,
-                "sequences": len(errors.wrong),
-                "wrong_bits": errors.mean,
-                "median": errors.median,
-                "exact": errors.exact,
-                "chance": errors.chance,
-            }
-            for name, errors in rows.items()
-        ],
+        lengths=[{"length": name, **row} for name, row in rows.items()],
+        notes=[f"nothing longer could be read. Length {stopped}"] if stopped else [],
+        stopped=stopped,
     )
+
+
+def _row(errors: BitErrors | None, sequences: int) -> dict[str, float | None]:
+    """One length of the table; None where the model cannot read so much."""
+    measured = {name: getattr(errors, name, None) for name in ("mean", "median", "exact", "chance")}
+    return {"sequences": sequences, "wrong_bits": measured.pop("mean"), **measured}
 
 
 def _view(

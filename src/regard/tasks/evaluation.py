@@ -19,6 +19,7 @@ class Evaluation:
         lengths: rows of a table, all with the same keys: first the row's name, then `unit`: how many items, then
             measures; None for what cannot be measured.
         notes: what a reader must know, such as lines that were cut.
+        stopped: the row of `lengths` from which on items are longer than the model can read, and its error; or "".
     """
 
     items: int
@@ -30,6 +31,7 @@ class Evaluation:
     by: str = "length"
     lengths: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    stopped: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """What was measured, as plain values."""
@@ -43,4 +45,5 @@ class Evaluation:
             "by": self.by,
             "lengths": self.lengths,
             "notes": self.notes,
+            "stopped": self.stopped,
         }

@@ -1,11 +1,13 @@
 """The picture of a model with a memory at work: what it holds and where its heads are, at each time step."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.attended import Attended
 from regard.data.algorithms.problem import Item
 from regard.data.algorithms.sequences import SequenceBatch
 from regard.views.view import Matrix, View
@@ -56,8 +58,8 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
         tick = model.step(state, now)
         state = tick.state
         logits.append(tick.output)
-        for name, attended in tick.attended.items():
-            looks.setdefault(name, []).append(attended.weights[0, 0].cpu())
+        for name, weights in _each_head(tick.attended):
+            looks.setdefault(name, []).append(weights.cpu())
         held.append(_held(state))
     chances = torch.cat(logits).sigmoid().cpu().numpy()[item.asked]
     wrong = int(((chances > 0.5) != (item.answer > 0.5)).sum())
@@ -105,6 +107,16 @@ def _following(solver: "Solver", item: Item, heads: dict[str, np.ndarray], words
             when = words["later" if later else "at"]
             notes.append(words["follows"].format(head=head, writer=writer, when=when, found=found, steps=len(steps)))
     return notes
+
+
+def _each_head(attended: dict[str, Attended]) -> Iterator[tuple[str, Tensor]]:
+    """Where one step of the first item looked; several heads of one name are counted from 0."""
+    for name, one in attended.items():
+        weights = one.weights[0, ..., 0, :]
+        if weights.ndim == 1:
+            yield name, weights
+        else:
+            yield from ((f"{name}, head {head}", row) for head, row in enumerate(weights))
 
 
 def _held(state: Any) -> Tensor | None:

@@ -28,11 +28,13 @@ class RunSettings(BaseModel):
         tests: settings of the data that `regard evaluate`, recipes and studies test on; none given: the held-out data.
         measures: what an evaluation tells, by name, and whether it should be low or high. Bands of recipes and columns
             of studies are checked against it.
+        by_length: what its rows by length tell besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tests: ClassVar[type[BaseModel]] = HeldOut
     measures: ClassVar[dict[str, Better]] = {}
+    by_length: ClassVar[tuple[str, ...]] = ()
 
     task: str = Field(description="What the model is for.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random choice.")
@@ -49,7 +51,10 @@ SETTINGS: dict[str, str] = {
     "algorithms": "regard.tasks.algorithms_settings:AlgorithmSettings",
     "classification": "regard.tasks.classification_settings:ClassificationSettings",
     "language": "regard.tasks.language_settings:LanguageSettings",
+    "masked": "regard.tasks.masked_settings:MaskedSettings",
+    "pointing": "regard.tasks.pointing_settings:PointingSettings",
     "reading": "regard.tasks.reading_settings:ReadingSettings",
+    "tagging": "regard.tasks.tagging_settings:TaggingSettings",
     "translation": "regard.tasks.translation_settings:TranslationSettings",
 }
 """Where each task's settings are, `module:Class`; `task.TASKS` says where the task itself is."""

@@ -7,12 +7,13 @@ question (orders of reading, lengths beyond those of training) is a new file and
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from regard.errors import ConfigError, nearest
 from regard.tasks import experiment
 from regard.tasks.config import merge
 from regard.tasks.experiment import Experiment, Part
+from regard.tasks.settings import settings_of
 
 _ROOM = "studies"
 
@@ -47,20 +48,26 @@ class Study(Experiment):
 
     terms: list[str] = Field(min_length=1, description="What is equal for all rows, and what else a reader must know.")
     columns: list[str] = Field(min_length=1, description="What the table shows: measures, and `TRAINING_COLUMNS`.")
-    lengths: Lengths | None = None
+    lengths: list[Lengths] = Field(default_factory=list, description="Measures by length; one needs no list.")
     rows: list[Row] = Field(min_length=1)
+    also: list[str] = Field(default_factory=list, description="Studies of the same question that are run after it.")
+
+    @field_validator("lengths", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        return [given] if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _named(self) -> "Study":
         for place, column in enumerate(self.columns):
             self.refuse_unknown(f"columns.{place}", column, TRAINING_COLUMNS)
-        if self.lengths is not None:
-            self.refuse_unknown("lengths.measure", self.lengths.measure)
+        for lengths in self.lengths:
+            self.refuse_unknown("lengths.measure", lengths.measure, settings_of(self.task).by_length)
         names = [row.name for row in self.rows]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"each row needs a name of its own; given twice: {', '.join(twice)}")
-        for name in (self.lengths and self.lengths.rows) or []:
+        for name in (name for lengths in self.lengths for name in lengths.rows or []):
             if name not in names:
                 raise ValueError(f"`lengths` names no row with {name!r}.{nearest(name, names)}")
         return self
@@ -94,3 +101,9 @@ def shipped() -> list[Study]:
 def find(name: str) -> Study:
     """The study of that name, or in the YAML file of that path."""
     return experiment.find(Study, _ROOM, name)
+
+
+def find_all(name: str) -> list[Study]:
+    """That study, and those that are run with it."""
+    first = find(name)
+    return [first, *map(find, first.also)]

@@ -32,7 +32,8 @@ class Outcome:
         lengths: the measures by length, as `Evaluation.lengths`.
         signatures: of the measures that have one.
         failure: why there are no values; None if there are.
-        unit, by: what was counted, and what the rows of `lengths` differ in, as in an `Evaluation`.
+        unit, by, stopped: what was counted, what the rows of `lengths` differ in, and from where on they could not be
+            read, as in an `Evaluation`.
     """
 
     row: Row
@@ -43,6 +44,7 @@ class Outcome:
     failure: str | None = None
     unit: str = "items"
     by: str = "length"
+    stopped: str = ""
 
 
 def run_study(
@@ -98,7 +100,8 @@ def _outcome(row: Row, seed: int, run: Path, entry: dict[str, Any] | None) -> Ou
     if entry is None:
         return Outcome(row, seed, failure="begun, not finished" if RunFolder(run).config.is_file() else NOT_RUN)
     values = {**_training(RunFolder(run).read_results()), **entry["measures"]}
-    return Outcome(row, seed, values, entry["lengths"], entry["signatures"], None, entry["unit"], entry["by"])
+    stopped = entry.get("stopped", "")
+    return Outcome(row, seed, values, entry["lengths"], entry["signatures"], None, entry["unit"], entry["by"], stopped)
 
 
 def _training(results: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from regard.tasks.studies import Lengths, Study
 from regard.tasks.study import Outcome, by_row, mean
 from regard.views.view import Matrix, View
 
-_NONE = "–"
+_NONE, _STOPS = "–", "stops"
 _REMARK = 60
 """Characters of a failure that the table shows; all of it is in the JSON."""
 
@@ -32,12 +32,12 @@ _HEADINGS: dict[str, tuple[str, str]] = {
 def table(study: Study, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows; with several seeds a cell is their mean, then the least and the greatest."""
     heads = ["row", "", *(_heading(column) for column in study.columns)]
-    failed = any(one.failure for one in outcomes)
+    remarks = any(one.failure or one.stopped for one in outcomes)
     rows = []
     for row, those in by_row(outcomes):
         cells = [_cell(column, [one.values.get(column) for one in those]) for column in study.columns]
-        rows.append([row.name, row.title, *cells, *([_remark(those)] if failed else [])])
-    return heads + ["remark"] * failed, rows
+        rows.append([row.name, row.title, *cells, *([_remark(those)] if remarks else [])])
+    return heads + ["remark"] * remarks, rows
 
 
 def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], language: str = "en") -> View:
@@ -100,12 +100,13 @@ def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
     blocks.append("\n".join(f"- {' '.join(term.split())}" for term in study.terms))
     signatures = {name: text for one in outcomes for name, text in one.signatures.items()}
     blocks += [f"{_heading(name)}: `{text}`" for name, text in signatures.items() if name in study.columns]
-    if study.lengths is not None:
-        view = lengths_view(study, study.lengths, outcomes)
+    stopped = {row.title: next((one.stopped for one in those if one.stopped), "") for row, those in by_row(outcomes)}
+    for lengths in study.lengths:
+        view = lengths_view(study, lengths, outcomes)
         [matrix] = view.matrices
-        written = _format(study.lengths.measure)
+        written = _format(lengths.measure)
         rows = [
-            [label, *(_written(value, written) for value in values)]
+            [label, *(_written(value, written, _STOPS if stopped[label] else _NONE) for value in values)]
             for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True)
         ]
         blocks += [
@@ -113,6 +114,7 @@ def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
             _markdown_table(["", *matrix.columns], rows),
             *view.notes,
         ]
+    blocks += [f"{title} stops at {' '.join(why.split())}" for title, why in stopped.items() if why]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -133,6 +135,7 @@ def to_json(study: Study, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "lengths": one.lengths,
                 "signatures": one.signatures,
                 "failure": one.failure,
+                "stopped": one.stopped,
             }
             for one in outcomes
         ],
@@ -148,15 +151,15 @@ def _cell(column: str, values: Sequence[float | None]) -> str:
     return f"{middle} ({_written(min(there), written)}–{_written(max(there), written)})"
 
 
-def _written(value: float, written: str) -> str:
-    return _NONE if math.isnan(value) else format(value, written)
+def _written(value: float, written: str, absent: str = _NONE) -> str:
+    return absent if math.isnan(value) else format(value, written)
 
 
 def _remark(outcomes: Sequence[Outcome]) -> str:
-    failures = [one for one in outcomes if one.failure]
-    lines = [" ".join(str(one.failure).split()) for one in failures]
+    told = [one for one in outcomes if one.failure or one.stopped]
+    lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in told]
     if len(outcomes) > 1:
-        lines = [f"seed {one.seed}: {line}" for one, line in zip(failures, lines, strict=True)]
+        lines = [f"seed {one.seed}: {line}" for one, line in zip(told, lines, strict=True)]
     text = "; ".join(lines)
     return text if len(text) <= _REMARK else text[: _REMARK - 1] + "…"
 

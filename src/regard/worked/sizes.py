@@ -1,10 +1,10 @@
-"""Where a translator's weights are: W18 (the encyclopaedia's translator)."""
+"""Where weights are: W12 (a Transformer's block), W18 (the encyclopaedia's translator)."""
 
 import math
 from typing import Any
 
 from regard.worked.example import Claim, Printed, Step, Text, Worked
-from regard.worked.inputs import count
+from regard.worked.inputs import count, counts
 
 
 def _weights(given: dict[str, Any]) -> list[Step]:
@@ -63,7 +63,85 @@ def _weights(given: dict[str, Any]) -> list[Step]:
     ]
 
 
+def _block(given: dict[str, Any]) -> list[Step]:
+    import torch
+    from torch import nn
+
+    from regard.attention.heads import CrossHeads, SelfHeads
+    from regard.layers.feed_forward import FeedForward
+    from regard.layers.transformer import Block
+
+    width, times, heads = given["width"], given["times"], given["heads"]
+
+    def weights(part: nn.Module | None) -> int:
+        """Its matrices; a block's norms have vectors alone, 2 · width a norm."""
+        return 0 if part is None else sum(weight.numel() for weight in part.parameters() if weight.ndim == 2)
+
+    def block(count: int, across: bool) -> Block:
+        return Block(
+            SelfHeads(width, count, bias=False),
+            FeedForward(width, times * width, "relu", bias=False),
+            lambda: nn.LayerNorm(width),
+            across=CrossHeads(width, count, bias=False) if across else None,
+        )
+
+    with torch.device("meta"):
+        encoders, decoder = [block(count, False) for count in heads], block(heads[-1], True)
+    attention, network = [weights(one.attention) for one in encoders], weights(encoders[-1].feed_forward)
+    both = weights(decoder.attention) + weights(decoder.across)
+    square, names = width**2, [str(count) for count in heads]
+    return [
+        Step(
+            Text("self-attention, by the number of heads", "自注意力，按头数"),
+            "W_q, W_k, W_v, W_o: 4 d²",
+            attention,
+            Claim(Text("4 d², whatever the number of heads", "都是 4 d²，与头数无关"), set(attention) == {4 * square}),
+            columns=names,
+        ),
+        Step(
+            Text("feed-forward network", "前馈网络"),
+            f"d × {times}d + {times}d × d",
+            network,
+            Claim(Text("8 d²", "8 d²"), network == 8 * square, always=False),
+        ),
+        Step(
+            Text("the feed-forward network's share of the block", "前馈网络在整个块中的占比"),
+            f"{network} / {weights(encoders[-1])}",
+            network / weights(encoders[-1]),
+            Claim(Text("two thirds", "三分之二"), 3 * network == 2 * weights(encoders[-1]), always=False),
+        ),
+        Step(
+            Text("a decoder's block: self-attention and cross-attention", "解码器的块：自注意力加交叉注意力"),
+            "4 d² + 4 d²",
+            both,
+            Claim(Text("8 d²", "8 d²"), both == 8 * square),
+        ),
+        Step(
+            Text("a decoder's block: the feed-forward network's share", "解码器的块：前馈网络的占比"),
+            f"{weights(decoder.feed_forward)} / {weights(decoder)}",
+            weights(decoder.feed_forward) / weights(decoder),
+            Claim(Text("one half", "一半"), 2 * weights(decoder.feed_forward) == weights(decoder), always=False),
+        ),
+    ]
+
+
 ROWS = (
+    Worked(
+        id="W12",
+        title=Text("where the weights of a Transformer's block are", "Transformer 的块，参数在哪里"),
+        source=Text("Vaswani 2017, sections 3.2.2 and 3.3, counted", "Vaswani 2017，3.2.2 和 3.3 节，数出来的"),
+        answer=Text(
+            "self-attention 4d², feed-forward 8d²: two thirds in the feed-forward network, whatever the number of "
+            "heads; a decoder's block with cross-attention: 8d² and 8d²",
+            "自注意力 4d²，前馈 8d²：三分之二在前馈网络，与头数无关；带交叉注意力的解码器块：8d² 与 8d²",
+        ),
+        inputs=(
+            count("width", "512", "the width d", "宽度 d", most=100_000),
+            counts("heads", "1, 2, 4, 8", "numbers of heads", "头数", "counts", most=1000),
+            count("times", "4", "the feed-forward network is wider by", "前馈网络宽几倍", most=100),
+        ),
+        steps=_block,
+    ),
     Worked(
         id="W18",
         title=Text("where the weights of the encyclopaedia's translator are", "百科条目中的翻译器，参数在哪里"),

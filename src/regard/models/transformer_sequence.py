@@ -1,0 +1,43 @@
+"""A causal Transformer over sequences of vectors (Vaswani et al. 2017): its memory is all that it has read.
+
+inputs ── linear ── causal layers ── linear ── outputs
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.layers.cache import Cache
+from regard.layers.sequence import Tick
+from regard.models.transformer import transformer_stack
+from regard.models.transformer_sequence_settings import TransformerSequenceSettings
+
+
+class TransformerSequence(nn.Module):
+    """See `layers.sequence.SequenceModel`.
+
+    Args:
+        settings: the choices.
+        inputs: width of the inputs.
+        outputs: width of the outputs.
+    """
+
+    def __init__(self, settings: TransformerSequenceSettings, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.enter = nn.Linear(inputs, settings.dim)
+        self.stack = transformer_stack(settings, settings.layers, causal=True)
+        self.readout = nn.Linear(settings.dim, outputs)
+
+    def start(self, batch: int) -> Cache:
+        """Nothing read."""
+        return self.stack.start(batch)
+
+    def step(self, state: Cache, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+        """One time step, which looks at those before it and at itself; "self 0" is the first layer."""
+        stacked = self.stack(self.enter(inputs).unsqueeze(1), cache=state)
+        return Tick(self.readout(stacked.output.squeeze(1)), stacked.cache, stacked.attended)
+
+    def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
+        """Whole sequences at once."""
+        outputs: Tensor = self.readout(self.stack(self.enter(inputs)).output)
+        return outputs
