@@ -55,18 +55,29 @@ class SentenceBatches:
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Which sentences make which batch in an epoch; each comes once."""
-        chance = Chance("sentences", self.seed, epoch)
-        order = sorted(chance.shuffled(range(len(self.sentences))), key=lambda at: len(self.sentences[at]))
-        batches: list[list[int]] = []
-        for at in order:
-            # Sorted by length, so that this one is the widest of its batch.
-            if not batches or len(self.sentences[at]) * (len(batches[-1]) + 1) > self.tokens:
-                batches.append([])
-            batches[-1].append(at)
-        return chance.shuffled(batches)
+        return batches_by_length(
+            [len(one) for one in self.sentences], self.tokens, Chance("sentences", self.seed, epoch)
+        )
 
     def load(self, indices: list[int]) -> SentenceBatch:
         """The tensors of some sentences, in this order."""
         ids, lengths = pad([self.sentences[at] for at in indices])
         index, labels = torch.tensor(indices), torch.tensor([self.labels[at] for at in indices])
         return SentenceBatch(index, ids, lengths, labels)
+
+
+def batches_by_length(lengths: list[int], tokens: int, chance: Chance) -> list[list[int]]:
+    """Batches of items of similar length, each item in one, in an order that chance makes.
+
+    Args:
+        lengths: of each item.
+        tokens: positions of a batch at most, padding counted; a longer item makes a batch of its own.
+        chance: decides the order of items of a length, and that of the batches.
+    """
+    batches: list[list[int]] = []
+    for at in sorted(chance.shuffled(range(len(lengths))), key=lengths.__getitem__):
+        # Sorted by length, so that this one is the widest of its batch.
+        if not batches or lengths[at] * (len(batches[-1]) + 1) > tokens:
+            batches.append([])
+        batches[-1].append(at)
+    return chance.shuffled(batches)

@@ -89,7 +89,10 @@ TASKS = {
     "algorithms": "regard.tasks.algorithms",
     "classification": "regard.tasks.classification",
     "language": "regard.tasks.language",
+    "masked": "regard.tasks.masked",
+    "pointing": "regard.tasks.pointing",
     "reading": "regard.tasks.reading",
+    "tagging": "regard.tasks.tagging",
     "translation": "regard.tasks.translation",
 }
 """Where each task is; they are imported when asked for."""

@@ -1,0 +1,76 @@
+"""`regard fill`: one line in is one line out, its gaps filled."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command
+from regard.cli.console import out, typed, warn
+from regard.cli.inputs import is_typed, lines_of
+
+if TYPE_CHECKING:
+    from regard.tasks.filler import Filled
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Input = Annotated[
+    str, typer.Argument(metavar="TEXT|FILE|-", help="A text with [MASK] in it, a file, or - for standard input.")
+]
+Top = Annotated[int, typer.Option("--top", min=1, max=100, help="Candidates a gap, with --format jsonl.")]
+Format = Annotated[
+    Literal["text", "jsonl"],
+    typer.Option("--format", help="text: the line with its gaps filled; jsonl: an object with the candidates."),
+]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Lines computed together.")]
+
+_CHUNK = 16
+
+
+@command(
+    app,
+    "fill",
+    examples="""
+    regard fill runs/masked "for i in [MASK](10):"
+    regard fill runs/masked "the [MASK] of the file" --format jsonl --top 3
+    cat lines.txt | regard fill runs/masked -
+    """,
+)
+def fill(
+    run: RunFolder,
+    text: Input = "-",
+    top: Top = 5,
+    format: Format = "text",
+    batch: Batch = 64,
+    threads: Threads = None,
+) -> None:
+    """Fill the gaps, written [MASK], of each line of a text, a file or standard input.
+
+    Line by line and in order, in constant memory. Each gap is filled with its likeliest piece, while the other gaps of
+    the line are still hidden. A line without a gap stays as it is. A line longer than the model's limit is not filled,
+    with a warning that names it, and the exit code is 1.
+    """
+    from regard.tasks.runs import config_of
+
+    config_of(run, "masked")
+    given = typed(text)
+    lines = lines_of(given)
+
+    from regard.tasks.load import load
+
+    filler, failed = load(run, threads=threads), False
+    chunk = 1 if is_typed(given) else _CHUNK * batch
+    for filled in filler.stream(lines, top=top, batch=batch, chunk=chunk):
+        out(_written(filled) if format == "jsonl" else filled.filled)
+        if filled.note:
+            warn(f"line {filled.line}: {filled.note}")
+            failed = True
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _written(filled: "Filled") -> str:
+    told = {"line": filled.line, "text": filled.text, "filled": filled.filled, "gaps": filled.gaps}
+    note = {"note": filled.note} if filled.note else {}
+    return json.dumps({**told, **note}, ensure_ascii=False)

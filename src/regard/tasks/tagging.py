@@ -1,0 +1,147 @@
+"""The task of tagging: the words of a sentence in, a tag of each out, with where every head looked."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.data.conllu import TaggedSentence, read_conllu
+from regard.data.conllu_settings import NAMED, TestedTreebank
+from regard.data.tagged import TaggedBatch
+from regard.data.vocabulary import UNKNOWN
+from regard.errors import ConfigError, DataError
+from regard.layers.objective import Objective
+from regard.models.tagger import Tagger
+from regard.tasks.config import check
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.tagger import SentenceTagger, load_tagger
+from regard.tasks.tagging_data import Treebank, prepare_treebank, split
+from regard.tasks.tagging_settings import TaggingSettings
+from regard.tasks.task import Task
+from regard.views.view import View
+
+
+def _model(settings: TaggingSettings, data: Treebank) -> Tagger:
+    return Tagger(settings.model, len(data.features), len(data.tags.names), UNKNOWN)
+
+
+def _loss(settings: TaggingSettings) -> Callable[[nn.Module, TaggedBatch], Objective]:
+    smoothing = settings.training.smoothing
+
+    def loss(model: nn.Module, batch: TaggedBatch) -> Objective:
+        assert isinstance(model, Tagger)
+        return model.loss(batch, smoothing)
+
+    return loss
+
+
+def _metrics(settings: TaggingSettings, data: Treebank) -> Callable[[Tagger], dict[str, float]]:
+    """Accuracy and loss a word (nats) over those held out for validation."""
+    plan = data.held_out.plan(0)
+
+    def metrics(model: Tagger) -> dict[str, float]:
+        device = next(model.parameters()).device
+        told = [model.loss(data.held_out.load(indices).to(device)) for indices in plan]
+        count = sum(int(one.count) for one in told)
+        return {
+            "accuracy": sum(int(one.correct) for one in told) / count,
+            "loss": sum(float(one.total) for one in told) / count,
+        }
+
+    return metrics
+
+
+def _problems(tree: dict[str, Any]) -> list[str]:
+    data = tree.get("data")
+    if not isinstance(data, dict) or not data.get("treebank"):
+        return [f"data: no sentences to train on. Give {NAMED}"]
+    return []
+
+
+def _view(tagger: SentenceTagger, text: str | None, *, language: str = "en") -> View:
+    if text is None:
+        raise ConfigError("say what to read: regard show RUN TEXT")
+    return tagger.view(text, language)
+
+
+def _evaluate(tagger: SentenceTagger, run: Path, test: dict[str, Any]) -> Evaluation:
+    tested, own = check(TestedTreebank, test), tagger.settings.data
+    sentences = split(own)["test"] if tested.treebank is None else read_conllu(tested.treebank, own.column)
+    return evaluate(tagger, sentences)
+
+
+def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluation:
+    """Tag the words of a treebank and compare.
+
+    Accuracy is the share of words with the right tag; loss −log of the right tag's probability, in nats a word. The
+    baseline gives each word its most frequent tag of the training, and unseen words the most frequent of all. The words
+    beyond the model's limit count as wrong, with the loss of a guess.
+
+    Raises:
+        DataError: there are no sentences, or a tag is not one of the model's.
+    """
+    if not sentences:
+        raise DataError("there are no sentences to evaluate on; name some: treebank=FILE.conllu")
+    for one in sentences:
+        tagger.tags.numbered(one)
+    read = [tagger.read(one.words, line=number) for number, one in enumerate(sentences, start=1)]
+    answers = list(tagger.tag_words(read))
+    right: dict[str, list[tuple[bool, float]]] = {"known": [], "unknown": []}
+    guessed, count = 0, 0
+    guess = math.log(len(tagger.tags.names))
+    for one, answer in zip(sentences, answers, strict=True):
+        for at, (word, tag) in enumerate(zip(one.words, one.tags, strict=True)):
+            said = at < len(answer.tags)
+            nats = -math.log(answer.probabilities[at][tag]) if said else guess
+            right["known" if word.lower() in tagger.tags.usual else "unknown"].append(
+                (said and answer.tags[at] == tag, nats)
+            )
+            guessed += tagger.tags.guess(word) == tag
+            count += 1
+    return Evaluation(
+        items=count,
+        unit="words",
+        measures=_measures([*right["known"], *right["unknown"]]),
+        signatures={"accuracy": f"{tagger.settings.data.column} of {len(sentences):,} sentences, words as given"},
+        baselines={"the most frequent tag of each word": guessed / count},
+        baselined="accuracy",
+        by="in training",
+        lengths=[
+            {
+                "in training": name,
+                "words": len(some),
+                **(_measures(some) if some else dict.fromkeys(("accuracy", "loss"))),
+            }
+            for name, some in right.items()
+        ],
+        notes=[f"sentence {one.line}: {one.note}" for one in answers if one.note],
+    )
+
+
+def _measures(words: list[tuple[bool, float]]) -> dict[str, float]:
+    return {
+        "accuracy": sum(right for right, _ in words) / len(words),
+        "loss": sum(nats for _, nats in words) / len(words),
+    }
+
+
+def _examples(tagger: SentenceTagger, evaluation: Evaluation) -> View | None:
+    return None
+
+
+TASK = Task(
+    name="tagging",
+    verb="tag",
+    data=prepare_treebank,
+    model=_model,
+    loss=_loss,
+    metrics=_metrics,
+    predict=load_tagger,
+    view=_view,
+    problems=_problems,
+    evaluate=_evaluate,
+    measures=TaggingSettings.measures,
+    examples=_examples,
+)

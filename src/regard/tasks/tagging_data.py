@@ -1,0 +1,159 @@
+"""A treebank as a run needs it: split, its words known by their features, batched; and what the run keeps of it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.conllu import TaggedSentence, read_conllu
+from regard.data.conllu_settings import NAMED, TaggingData
+from regard.data.labelled import part_of
+from regard.data.settings import Part
+from regard.data.tagged import TaggedBatches
+from regard.data.word_features import WordFeatures
+from regard.errors import ConfigError, DataError, RunError, nearest
+from regard.files import write_json
+from regard.tasks.tagging_settings import TaggingSettings
+
+_TAGS = "tags.json"
+_WIDE = 8
+"""Validation needs no gradients, so that as much more fits into a batch."""
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The tags, and the baseline that only counts.
+
+    Attributes:
+        names: by number.
+        usual: the most frequent tag of each word of the training, in lower case.
+        commonest: the most frequent tag of all, for words that were not there.
+    """
+
+    names: list[str]
+    usual: dict[str, str]
+    commonest: str
+
+    @classmethod
+    def of(cls, sentences: list[TaggedSentence]) -> "Tags":
+        """Count the tags of some sentences; ties go by name."""
+        counts: dict[str, Counter[str]] = {}
+        for word, tag in ((word, tag) for one in sentences for word, tag in zip(one.words, one.tags, strict=True)):
+            counts.setdefault(word.lower(), Counter())[tag] += 1
+        overall: Counter[str] = sum(counts.values(), Counter())
+        usual = {word: _most(each) for word, each in counts.items()}
+        return cls(sorted(overall), usual, _most(overall))
+
+    def guess(self, word: str) -> str:
+        """The baseline's tag of a word."""
+        return self.usual.get(word.lower(), self.commonest)
+
+    def numbered(self, sentence: TaggedSentence) -> list[int]:
+        """The number of each word's tag.
+
+        Raises:
+            DataError: a tag is not among them.
+        """
+        numbers = {name: number for number, name in enumerate(self.names)}
+        for tag in sentence.tags:
+            if tag not in numbers:
+                raise DataError(f"{sentence.place}: the tag {tag!r} does not occur in training.{nearest(tag, numbers)}")
+        return [numbers[tag] for tag in sentence.tags]
+
+    def save(self, folder: Path) -> None:
+        """Write `tags.json`."""
+        write_json(folder / _TAGS, {"names": self.names, "usual": self.usual, "commonest": self.commonest})
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tags":
+        """Read what `save` wrote.
+
+        Raises:
+            RunError: there is no such file, or it is damaged.
+        """
+        path = folder / _TAGS
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise RunError(f"{path} is missing: the run does not say which tags it tells apart") from error
+        except (ValueError, TypeError) as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+
+def _most(counts: Counter[str]) -> str:
+    return min(counts, key=lambda name: (-counts[name], name))
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """A run's sentences, ready to train on.
+
+    Attributes:
+        features: of the words.
+        tags: that are told apart.
+        batches: of the training sentences.
+        held_out: of those that choose a checkpoint.
+    """
+
+    features: WordFeatures
+    tags: Tags
+    batches: TaggedBatches
+    held_out: TaggedBatches
+
+    def save(self, folder: Path) -> None:
+        """Write what is known of words and tags."""
+        self.features.save(folder)
+        self.tags.save(folder)
+
+
+def split(data: TaggingData) -> dict[Part, list[TaggedSentence]]:
+    """The sentences by part; copies of one are all in one part, whatever their tags.
+
+    Raises:
+        ConfigError: no treebank is named.
+        DataError: it cannot be read, or there are none for training or for validation.
+    """
+    if data.treebank is None:
+        raise ConfigError(f"no treebank is named; give {NAMED}")
+    parts: dict[Part, list[TaggedSentence]] = {"training": [], "validation": [], "test": []}
+    for one in read_conllu(data.treebank, data.column):
+        parts[part_of(" ".join(one.words), data.validation_share, data.test_share)].append(one)
+    for name in ("training", "validation"):
+        if not parts[name]:
+            raise DataError(
+                f"{sum(map(len, parts.values()))} sentences are too few: none of them is for {name}. Give more, or a "
+                "larger share of them: data.validation_share"
+            )
+    return parts
+
+
+def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callable[[str], None]) -> Treebank:
+    """Read the sentences, learn or load what is known of words, and make batches.
+
+    Args:
+        settings: the run's.
+        saved: where the run keeps its words and tags, if it has them already.
+        say: told how many sentences there are and what was cut.
+    """
+    data = settings.data
+    parts = split(data)
+    training = parts["training"]
+    if saved is None:
+        words = [word for one in training for word in one.words]
+        features, tags = WordFeatures.train(words, least=data.least, affix=data.affix), Tags.of(training)
+    else:
+        features, tags = WordFeatures.load(saved), Tags.load(saved)
+    say(
+        f"{' + '.join(f'{len(held)} {name}' for name, held in parts.items())} sentences; "
+        f"{len(tags.names)} tags, {len(features):,} features of words"
+    )
+
+    def batches(held: list[TaggedSentence], tokens: int) -> TaggedBatches:
+        if cut := sum(len(one.words) > data.max_length for one in held):
+            say(f"{cut} sentences have more than {data.max_length} words (data.max_length) and are cut")
+        words = [[features.ids(word) for word in one.words[: data.max_length]] for one in held]
+        numbers = [tags.numbered(one)[: data.max_length] for one in held]
+        return TaggedBatches(words, numbers, tokens, settings.seed)
+
+    return Treebank(features, tags, batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens))
