@@ -20,6 +20,10 @@ Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest piece
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw; below 1 it is bolder.")]
 TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]
 TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the likeliest that sum to p.")]
+Reach = Annotated[
+    int | None,
+    typer.Option("--reach", min=1, help="Pieces that a Transformer sees at most (default: as its training did)."),
+]
 OneLine = Annotated[bool, typer.Option("--one-line", help="End with the line.")]
 
 
@@ -41,6 +45,7 @@ def write(
     top_k: TopK = None,
     top_p: TopP = None,
     one_line: OneLine = False,
+    reach: Reach = None,
     seed: Seed = None,
     threads: Threads = None,
 ) -> None:
@@ -65,6 +70,7 @@ def write(
         top_k=top_k,
         top_p=top_p,
         one_line=one_line,
+        reach=reach,
         seed=seed or 0,
     )
     out("\n\n".join(texts))

@@ -26,7 +26,7 @@ class Places:
     of_keys: Int[Tensor, "#batch keys"]
     queries: int
     keep: Bool[Tensor, "batch keys"] | None
-    counted: Int[Tensor, " batch"]
+    counted: Int[Tensor, " #batch"]
     documents: Int[Tensor, "batch keys"] | None
 
     @staticmethod

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from regard.data.settings import Part
 from regard.data.stream import Stream, WindowBatch, WindowBatches
@@ -22,10 +23,12 @@ from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.metrics.perplexity import perplexity
 from regard.models.language_models import Model, build_language_model
+from regard.models.transformer import TransformerLanguageModel
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.language_settings import LanguageSettings
 from regard.tasks.reading_through import Told, stretch_of, told_by
+from regard.tasks.received import received
 from regard.tasks.settings import Better
 from regard.tasks.task import Task
 from regard.tasks.writer import Writer, load_writer
@@ -33,6 +36,9 @@ from regard.views.view import View
 
 _PLACES = (1, 9, 65, 257)
 """Places in a stretch, from 1, at which the next row of the table begins."""
+
+_SHOWN = 24
+"""Pieces that are written to be looked at, unless a number is given."""
 
 _MONITORS: dict[str, Better] = {"loss": "min", "perplexity": "min", "accuracy": "max"}
 
@@ -102,27 +108,33 @@ def _measures(told: Told) -> dict[str, float]:
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data, model = (part if isinstance(part := tree.get(name), dict) else {} for name in ("data", "model"))
-    kind, window = model.get("kind"), data.get("window", 64)
-    wrong = []
-    if not data.get("text"):
-        wrong.append("data: no text to train on. Give data.text=FILE")
-    if data.get("documents") == "apart" and kind != "transformer":
-        wrong.append(
-            "data.documents: a model that carries a state reads on over borders; apart needs model.kind=transformer, "
-            "and marked tells any model where documents end"
-        )
-    context = model.get("context", 512)
-    learned = kind == "transformer" and model.get("position") == "learned"
-    if learned and isinstance(context, int) and isinstance(window, int) and window > context:
-        wrong.append(f"data.window: learned positions end at model.context, {context}; the window is {window}")
-    return wrong
+    data = tree.get("data")
+    if not isinstance(data, dict) or not data.get("text"):
+        return ["data: no text to train on. Give data.text=FILE"]
+    return []
 
 
-def _view(writer: Writer, text: str | None, *, language: str = "en") -> View:
+def _view(
+    writer: Writer,
+    text: str | None,
+    *,
+    language: str = "en",
+    heads: bool = False,
+    steps: bool = False,
+    length: int | None = None,
+    seed: int | None = None,
+) -> View:
+    if steps and heads:
+        raise ConfigError("--heads and --steps are pictures of their own; give one of them by itself")
+    if steps:
+        how: dict[str, Any] = {"length": _SHOWN if length is None else length}
+        drawn = {"sample": False} if seed is None else {"seed": seed}
+        return writer.steps(text or "", language=language, **how, **drawn)
     if text is None:
-        raise ConfigError("say what to read: regard show RUN TEXT")
-    return writer.view(text, language)
+        raise ConfigError("say what to read: regard show RUN TEXT; or regard show RUN TEXT --steps, to go on with it")
+    if length is not None or seed is not None:
+        raise ConfigError("--length and --seed are of what is written: they go with --steps")
+    return writer.view(text, language, heads)
 
 
 def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
@@ -137,24 +149,42 @@ def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
             )
     stretch = stretch_of(writer.settings, tested.stretch)
     told = told_by(writer.model, stream, writer.settings, stretch)
+    shares = _received(writer, stream, stretch, tested.received) if tested.received and not told.stopped else None
     rows: list[dict[str, Any]] = []
-    for first, after in zip(_PLACES, (*_PLACES[1:], None), strict=True):
-        some = told.of(first - 1, None if after is None else after - 1)
+    places = (1, *tested.edges) if tested.edges else _PLACES
+    for first, after in zip(places, (*places[1:], None), strict=True):
+        last = None if after is None else after - 1
+        some = told.of(first - 1, last)
         if some.pieces:
-            rows.append({"place": _places(first, after), "pieces": some.pieces, **_measures(some)})
+            row = {"place": _places(first, after), "pieces": some.pieces, **_measures(some)}
+            rows.append(row if shares is None else {**row, "received": float(shares[first - 1 : last].mean())})
+    stopped = f"{sum(1 for *_, pieces in told.each if pieces) + 1}: {told.stopped}" if told.stopped else ""
     case = ", lower case" if writer.tokenizer.lower else ""
     what = "each document from its beginning, " if data.documents == "apart" else ""
     return Evaluation(
         items=told.pieces,
         unit="pieces",
-        measures=_measures(told),
+        measures=_measures(told) if not told.stopped else {},  # of the whole text, or of none of it
         signatures={
             "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; {_counted(stream)}, "
             f"each told as <unk>; {what}every piece told once, in stretches of {stretch:,} from a fresh state"
         },
         by="place",
         lengths=rows,
+        notes=[f"nothing further could be read. Place {stopped}"] if stopped else [],
+        stopped=stopped,
     )
+
+
+def _received(writer: Writer, stream: Stream, stretch: int, texts: int) -> Tensor:
+    """The weight that each place of the first stretches receives from the last ones."""
+    model, whole = writer.model, len(stream) // stretch
+    if not isinstance(model, TransformerLanguageModel):
+        raise ConfigError("received: it is told of a Transformer, which looks at all places; leave it out")
+    if whole == 0:
+        raise ConfigError(f"received: the text has {len(stream)} pieces, less than one stretch of {stretch}")
+    ids = torch.from_numpy(stream.ids[: min(texts, whole) * stretch].astype("int64")).view(-1, stretch)
+    return received(model, ids.to(next(model.parameters()).device), min(writer.settings.data.window, stretch)).cpu()
 
 
 def _silent(message: str) -> None:

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from regard.data.texts import borders
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
 from regard.decoding.settings import SearchSettings
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models.language_models import Model, build_language_model
 from regard.tasks.config import check
 from regard.tasks.going_on import go_on
 from regard.tasks.language_settings import LanguageSettings
-from regard.tasks.past_view import looks_back, past_matrices, past_view
+from regard.tasks.language_view import steps_view, text_view
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
 from regard.views.view import View
@@ -48,60 +45,83 @@ class Writer:
         """
         return self.write_all([prompt], count=count, **how)[0]
 
-    def write_all(
-        self,
-        prompts: Sequence[str],
-        *,
-        length: int = 100,
-        count: int = 1,
-        sample: bool = True,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        one_line: bool = False,
-        context: int | None = None,
-        seed: int = 0,
-    ) -> list[list[str]]:
+    def write_all(self, prompts: Sequence[str], *, count: int = 1, **how: Any) -> list[list[str]]:
         """Go on with several texts at once; for each of them `count` texts, as `write` gives them.
 
         No text depends on the others but by its number, which decides its draws.
 
         Args:
             prompts: of any lengths.
-            length: pieces to write; line ends count. A text whose documents have ends may be over before.
             count: texts to write of each.
-            sample: draw each piece; otherwise take the likeliest.
-            temperature, top_k, top_p: of the draw, see `SearchSettings`.
-            one_line: end with the line.
-            context: pieces that a Transformer sees at most; as many as its training read unless given. Where a text
-                grows past it, the last half of them is read anew, and the writing goes on from there.
-            seed: of the draws.
+            how: `length` (100), the pieces to write, line ends counted, though a text whose documents have ends may be
+                over before; `sample` (True): draw each piece, otherwise take the likeliest; `temperature`, `top_k`,
+                `top_p`, `seed`: of the draw, see `SearchSettings`; `one_line` (False): end with the line; `reach`:
+                pieces that a Transformer sees at most, as many as its training read unless given. Where a text grows
+                past it, the last half of them is read anew, and the writing goes on from there.
 
         Raises:
             ConfigError: a number makes no sense, or several texts are asked for where nothing is drawn.
         """
-        if count < 1 or (count > 1 and not sample):
+        if count < 1 or (count > 1 and not how.get("sample", True)):
             raise ConfigError(f"{count} texts: without a draw there is one, the likeliest; with draws at least one")
+        given = [self._prompt(prompt) for prompt in prompts for _ in range(count)]
+        written = self._go_on([ids for ids, _ in given], **how)
+        texts = [self._text([*ids, *more], spelt) for (ids, spelt), more in zip(given, written, strict=True)]
+        return [texts[at : at + count] for at in range(0, len(texts), count)]
+
+    def steps(self, prompt: str = "", *, language: str = "en", **how: Any) -> View:
+        """How a text was written: what each step looked at, and what else it might have written.
+
+        Args:
+            prompt: see `write`.
+            language: of the words around it, en or zh.
+            how: see `write_all`.
+
+        Raises:
+            DataError: nothing is written, or more than the model sees at once.
+        """
+        ids, spellings = self._prompt(prompt)
+        [written] = self._go_on([ids], **how)
+        whole = [self._opening, *ids, *written]
+        reach = self._reach if how.get("reach") is None else how["reach"]
+        if reach is not None and len(whole) - 1 > reach:
+            raise DataError(
+                f"{len(whole) - 1} pieces were read, and the model sees {reach} at once: its steps can be shown of a "
+                f"shorter text; give a --length of {max(1, reach - len(ids))} or less, or a shorter prompt"
+            )
+        notes, labels = self._notes(spellings, language), self._labels(whole, spellings)
+        return steps_view(self.model, whole, labels, len(written), self._spell, notes=notes, language=language)
+
+    def _go_on(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        length: int = 100,
+        sample: bool = True,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        one_line: bool = False,
+        reach: int | None = None,
+        seed: int = 0,
+    ) -> list[list[int]]:
+        """What is written after each prompt; see `write_all`."""
         draws = {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         settings = check(SearchSettings, {"max_length": length, **draws})
-        if context is not None and context < 1:
-            raise ConfigError(f"context is how many pieces are seen; it must be at least 1, and is {context}")
-        starts = [self._prompt(prompt) for prompt in prompts]
+        if reach is not None and reach < 1:
+            raise ConfigError(f"reach is how many pieces are seen; it must be at least 1, and is {reach}")
         # Padding is never told of anything and ends nothing, so that a text without documents goes on across its lines.
         end = END if one_line else BEGIN if borders(self.settings.data) else PADDING
-        forbidden = [one for one in (PADDING, BEGIN, UNKNOWN) if one != end]
         self.model.eval()
-        written = go_on(
+        return go_on(
             self.model,
-            [[self._opening, *ids] for ids, _ in starts for _ in range(count)],
+            [[self._opening, *ids] for ids in prompts],
             end=end,
             settings=settings,
-            forbidden=forbidden,
-            reach=self._reach if context is None else context,
+            forbidden=[one for one in (PADDING, BEGIN, UNKNOWN) if one != end],
+            reach=self._reach if reach is None else reach,
             padded=self.settings.model.kind == "transformer",
         )
-        texts = [self._text([*starts[at // count][0], *ids], starts[at // count][1]) for at, ids in enumerate(written)]
-        return [texts[at : at + count] for at in range(0, len(texts), count)]
 
     @property
     def _opening(self) -> int:
@@ -112,26 +132,38 @@ class Writer:
         """Pieces that the model may see: those of a window, but for a state that is carried any distance."""
         return self.settings.data.window if self.settings.model.kind == "transformer" else None
 
-    @torch.no_grad()
-    def view(self, text: str, language: str = "en") -> View:
-        """What each word of a text looked back at; the text is read as the beginning of a line.
+    def view(self, text: str, language: str = "en", heads: bool = False) -> View:
+        """What each piece of a text looked back at; the text is read from the beginning of a line, or of a document.
 
         Raises:
             DataError: there is nothing to look at.
-            RegardError: the model does not attend.
+            RegardError: the model does not attend, or `heads` are asked for and it has none.
         """
         ids, spellings = self._prompt(text)
-        pieces = [_NEWLINE if one == END else self.tokenizer.piece(one) for one in ids]
-        if spellings:
-            unknown = iter(spellings)
-            pieces = [next(unknown) if one == UNKNOWN else piece for one, piece in zip(ids, pieces, strict=True)]
-        model = self.model
-        read = model.embedding(torch.tensor([[END, *ids]], device=self._device))
-        matrices = past_matrices(looks_back(model.reader, read), [_NEWLINE, *pieces] if ids else [], language)
-        notes = []
-        if spellings:
-            notes.append(("Unknown words: " if language == "en" else "未登录词：") + " ".join(spellings))
-        return past_view(matrices, self.settings.model.kind, notes, language)
+        whole = [self._opening, *ids]
+        self.model.eval()
+        return text_view(
+            self.model,
+            whole,
+            self._labels(whole, spellings),
+            self.settings.model.kind,
+            heads=heads,
+            notes=self._notes(spellings, language),
+            language=language,
+        )
+
+    def _spell(self, number: int) -> str:
+        return _NEWLINE if number == END else self.tokenizer.piece(number)
+
+    def _labels(self, ids: Sequence[int], spellings: Sequence[str]) -> list[str]:
+        """The pieces as they are shown; those that are unknown as they were spelt."""
+        unknown = iter(spellings)
+        return [next(unknown, self._spell(one)) if one == UNKNOWN else self._spell(one) for one in ids]
+
+    def _notes(self, spellings: Sequence[str], language: str) -> list[str]:
+        if not spellings:
+            return []
+        return [("Unknown words: " if language == "en" else "未登录词：") + " ".join(spellings)]
 
     def _prompt(self, text: str) -> tuple[list[int], list[str]]:
         """Ids of a text, of which the last line is not over, and the spelling of its unknown words."""
@@ -159,11 +191,6 @@ class Writer:
             shown.append(self.tokenizer.decode(line, rest[:count]))
             rest = rest[count:]
         return "\n".join(shown)
-
-    @property
-    def _device(self) -> torch.device:
-        parameter: Tensor = next(self.model.parameters())
-        return parameter.device
 
 
 def load_writer(folder: str | Path) -> Writer:
