@@ -331,20 +331,25 @@ def _position(settings: TransformerParts, causal: bool) -> Any:
 
 
 def _initialize(stack: Stack, layers: int, settings: TransformerParts) -> None:
-    """Linear layers from N(0, 0.02²), biases 0 (Radford et al. 2018, section 4.1).
+    """Linear layers from N(0, 0.02²) (Radford et al. 2018, section 4.1) or N(0, 1/inputs), biases 0.
 
     In pre-norm stacks what is added to the residual stream is divided by √(number of additions) at first (Radford et
     al. 2019, section 2.3), so that the stream does not grow with the depth.
     """
     for module in stack.modules():
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=_spread(module, settings))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     if settings.norm_order == "pre":
         for module in stack.modules():
             if isinstance(module, Heads | FeedForward):
-                nn.init.normal_(module.output.weight, std=0.02 / math.sqrt(2 * layers))
+                spread = _spread(module.output, settings) / math.sqrt(2 * layers)
+                nn.init.normal_(module.output.weight, std=spread)
+
+
+def _spread(linear: nn.Linear, settings: TransformerParts) -> float:
+    return 0.02 if settings.initial == "small" else float(linear.in_features**-0.5)
 
 
 def _real(ids: Tensor) -> Tensor:
