@@ -39,7 +39,7 @@ class TransformerParts(BaseModel):
     scale_embedding: bool = Field(default=False, description="word vectors times √dim, as in the paper")
     initial: Literal["small", "fan_in"] = Field(
         default="small",
-        description="how linear layers start: small: N(0, 0.02²), as GPT does at widths near 768; fan_in: N(0, 1/inputs), "
+        description="how linear layers start: small: N(0, 0.02²), as GPT does at width 768; fan_in: N(0, 1/inputs), "
         "with which narrow layers learn sooner",
     )
     dropout: float = Field(default=0.1, ge=0, lt=1, description="on the embedding and on what each sub-layer adds")
