@@ -31,8 +31,8 @@ def poems(tmp_path_factory):
 def poet(regard, poems, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     regard("train", "language", f"data.text={poems}", "data.fields=[title,lines]", "data.documents=apart",
-           f"data.tokens={folder / 'ids'}", "data.window=16", "model.layers=2", "model.position=rotary", "training.steps=80",
-           "training.validate_every=80", "--run", folder / "poet", *TINY)  # fmt: skip
+           f"data.tokens={folder / 'ids'}", "data.window=16", "model.layers=2", "model.position=rotary",
+           "training.steps=80", "training.validate_every=80", "--run", folder / "poet", *TINY)  # fmt: skip
     return folder / "poet"
 
 
