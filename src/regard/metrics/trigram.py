@@ -92,7 +92,7 @@ class Trigrams:
         kinds = _spread(words, self._pair_followers[pairs], self.size)
         before = self._by_second[self._second_from[c] : self._second_from[c + 1]]
         counts = _spread(self._firsts[before], self._pair_counts[before], self.size)
-        lower = _mixed(counts, self._followed, self._followers, self._alone[c])  # p(c | w)
+        lower = _mixed(counts, self._followed, self._followers, float(self._alone[c]))  # p(c | w)
         return _mixed(_spread(*self._middle.after(b, c), self.size), total, kinds, lower)
 
     def _of_first(self, c: int, d: int) -> Numbers:
@@ -122,8 +122,8 @@ def _spread(ids: Ids, counts: Ids | Numbers, size: int) -> Numbers:
     return spread
 
 
-def _mixed(counts: Numbers, total: Numbers | float, kinds: Numbers | float, lower: Numbers | float) -> Numbers:
+def _mixed(counts: Numbers, total: npt.ArrayLike, kinds: npt.ArrayLike, lower: npt.ArrayLike) -> Numbers:
     """Witten and Bell's mixture with what a shorter history says; that alone where nothing was counted."""
-    weight = np.asarray(total + kinds)
-    mixed: Numbers = (counts + kinds * lower) / np.maximum(weight, 1) + (weight == 0) * lower
+    weight = np.add(total, kinds)
+    mixed: Numbers = (counts + np.multiply(kinds, lower)) / np.maximum(weight, 1) + np.multiply(weight == 0, lower)
     return mixed

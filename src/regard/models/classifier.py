@@ -1,6 +1,6 @@
-"""A classifier of sentences: words are read from left to right, and what was read at all of them is pooled.
+"""A classifier of sentences: words are read, and what was read at all of them is pooled.
 
-words ── embedding ── reader (LSTM, LSTMN, …) ── pooling (mean, maximum, learned queries) ── linear ── labels
+words ── embedding ── reader (LSTM, LSTMN, Transformer) ── pooling (mean, maximum, learned queries) ── linear ── labels
 """
 
 from typing import Protocol, runtime_checkable
@@ -13,8 +13,9 @@ from regard.attention import masks
 from regard.attention.pooling import LearnedQueries
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
-from regard.models.classifier_settings import ClassifierFields
-from regard.models.reader import make_reader
+from regard.models.classifier_settings import ClassifierFields, TransformerClassifierSettings
+from regard.models.reader import Reader, make_reader
+from regard.models.two_sided import TwoSidedReader
 
 
 @runtime_checkable
@@ -48,7 +49,11 @@ class Classifier(nn.Module):
         nn.init.normal_(self.embedding.weight, std=settings.embedding_dim**-0.5)
         self.input_dropout = Dropout(settings.input_dropout)
         self.output_dropout = Dropout(settings.output_dropout)
-        self.reader = make_reader(settings, settings.embedding_dim)
+        self.reader: Reader | TwoSidedReader
+        if isinstance(settings, TransformerClassifierSettings):
+            self.reader = TwoSidedReader(settings, settings.embedding_dim)
+        else:
+            self.reader = make_reader(settings, settings.embedding_dim)
         width = self.reader.width + (settings.embedding_dim if settings.words_too else 0)
         self.pools = nn.ModuleDict(
             {"query": LearnedQueries(settings.queries, width)} if "query" in settings.pooling else {}
@@ -77,7 +82,10 @@ class Classifier(nn.Module):
         if self.training and self.settings.word_dropout:
             ids = torch.where(torch.rand(ids.shape, device=ids.device) < self.settings.word_dropout, self.unknown, ids)
         words = self.input_dropout(self.embedding(ids))
-        read, _ = self.reader(words, self.reader.start(len(ids)))
+        if isinstance(self.reader, TwoSidedReader):
+            read = self.reader(words, real).output
+        else:
+            read, _ = self.reader(words, self.reader.start(len(ids)))
         return torch.cat([read, words], -1) if self.settings.words_too else read
 
     def pool(

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.models.lstm_settings import LSTMSettings
 from regard.models.lstmn_settings import LSTMNSettings
+from regard.models.transformer_settings import TransformerParts
 
 Pooling = Literal["mean", "max", "query"]
 
@@ -37,4 +38,12 @@ class LSTMNClassifierSettings(ClassifierFields, LSTMNSettings):
     """A classifier over a long short-term memory-network."""
 
 
-ClassifierSettings = Annotated[LSTMClassifierSettings | LSTMNClassifierSettings, Field(discriminator="kind")]
+class TransformerClassifierSettings(ClassifierFields, TransformerParts):
+    """A classifier over a Transformer encoder, in which every word sees those on both sides."""
+
+    layers: int = Field(default=2, ge=1, description="number of layers")
+
+
+ClassifierSettings = Annotated[
+    LSTMClassifierSettings | LSTMNClassifierSettings | TransformerClassifierSettings, Field(discriminator="kind")
+]

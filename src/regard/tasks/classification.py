@@ -16,11 +16,13 @@ from regard.errors import ConfigError, DataError
 from regard.layers.objective import Objective
 from regard.metrics.buckets import by_length
 from regard.models.classifier import Classifier
+from regard.models.two_sided import TwoSidedReader
 from regard.tasks.classification_data import Sentences, numbered, prepare_sentences, split
 from regard.tasks.classification_settings import ClassificationSettings
 from regard.tasks.classifier import SentenceClassifier, load_classifier
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
+from regard.tasks.heads_view import heads_view
 from regard.tasks.task import Task
 from regard.views.view import View
 
@@ -65,9 +67,11 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return []
 
 
-def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "en") -> View:
+def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "en", heads: bool = False) -> View:
     if text is None:
         raise ConfigError("say what to read: regard show RUN TEXT")
+    if heads and not isinstance(classifier.model.reader, TwoSidedReader):
+        return heads_view([])  # which says that there are none
     return classifier.view(text, language)
 
 

@@ -1,6 +1,7 @@
 """A trained classifier: texts in, a label and its probability out, in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +13,11 @@ from regard.data.vocabulary import UNKNOWN
 from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.classifier import Classifier
+from regard.models.two_sided import TwoSidedReader
 from regard.tasks.classification_data import load_labels
 from regard.tasks.classification_settings import ClassificationSettings
 from regard.tasks.config import check
+from regard.tasks.heads_view import heads_of, heads_view
 from regard.tasks.past_view import looks_back, past_matrices, past_view
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
@@ -106,7 +109,7 @@ class SentenceClassifier:
 
     @torch.no_grad()
     def view(self, text: str, language: str = "en") -> View:
-        """What each word looked back at, and what learned queries read, where the model has them.
+        """What each word looked at, and what learned queries read, where the model has them.
 
         Raises:
             DataError: the text has no words.
@@ -117,20 +120,24 @@ class SentenceClassifier:
             raise DataError("the text is empty: there is nothing to look at")
         model = self.model
         ids, lengths = (one.to(self._device) for one in pad([sentence.ids]))
-        vectors = model.embedding(ids)
-        matrices = past_matrices(looks_back(model.reader, vectors), sentence.pieces, language)
-        if "query" in model.pools:
-            weights = model.pools["query"](model.states(ids, lengths)).weights[0]
-            labels = [visible(piece) for piece in sentence.pieces]
-            rows = [str(number) for number in range(1, len(weights) + 1)]
-            matrices.append(Matrix(weights, rows, labels, _QUERY[language]))
         [verdict] = self.classify([text])
         notes = [f"{verdict.label} {verdict.probability:.3f}"]
         unknown = [piece for one, piece in zip(sentence.ids, sentence.pieces, strict=True) if one == UNKNOWN]
         if unknown:
             notes.append(("Unknown words: " if language == "en" else "未登录词：") + " ".join(unknown))
         notes += [sentence.note] if sentence.note else []
-        return past_view(matrices, self.settings.model.kind, notes, language)
+        pooled = []
+        if "query" in model.pools:
+            weights = model.pools["query"](model.states(ids, lengths)).weights[0]
+            labels = [visible(piece) for piece in sentence.pieces]
+            rows = [str(number) for number in range(1, len(weights) + 1)]
+            pooled.append(Matrix(weights, rows, labels, _QUERY[language]))
+        if isinstance(model.reader, TwoSidedReader):
+            attended = model.reader(model.embedding(ids), torch.ones_like(ids, dtype=torch.bool)).attended
+            grid = heads_view(heads_of(attended, sentence.pieces), notes, language)
+            return replace(grid, overview=[*pooled, *grid.overview])
+        matrices = past_matrices(looks_back(model.reader, model.embedding(ids)), sentence.pieces, language)
+        return past_view([*matrices, *pooled], self.settings.model.kind, notes, language)
 
     @torch.no_grad()
     def _judge(self, sentences: list[Sentence]) -> list[Verdict]:

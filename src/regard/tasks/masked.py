@@ -119,7 +119,8 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return []
 
 
-def _view(filler: Filler, text: str | None, *, language: str = "en") -> View:
+def _view(filler: Filler, text: str | None, *, language: str = "en", heads: bool = True) -> View:
+    # Of a Transformer encoder the heads are shown in any case: there is nothing else to see.
     if text is None:
         raise ConfigError("say what to read: regard show RUN 'TEXT with [MASK]'")
     return filler.view(text, language)

@@ -1,0 +1,144 @@
+"""`regard train masked`, `fill`, `evaluate` and `show`, on a run that has learned a small language."""
+
+import json
+
+import pytest
+import torch
+
+from regard.data.chance import Chance
+from regard.tasks.load import load
+
+TINY = [
+    "model.dim=32", "model.feed_forward_dim=32", "model.heads=2", "model.layers=1", "model.position=rotary",
+    "model.dropout=0", "data.window=16", "data.batch=16", "data.validation_share=0.1", "data.test_share=0.1",
+    "training.steps=200", "training.learning_rate=0.02", "training.warmup_steps=5", "training.validate_every=100",
+    "data.masking.share=0.25",
+]  # fmt: skip
+PAIRS = {"cat": "meows", "dog": "barks", "cow": "moos", "owl": "hoots"}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Of ten pieces a line, its end counted, seven are always the same."""
+    path, chance = tmp_path_factory.mktemp("text") / "animals.txt", Chance("animals")
+    lines = []
+    for _ in range(240):
+        animal = chance.choose(list(PAIRS))
+        lines.append(f"the old {animal} of the {chance.choose(['red', 'blue'])} house {PAIRS[animal]} .\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(regard, text, tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "tiny"
+    regard("train", "masked", f"data.text={text}", "--run", run, "--threads", 1, "--quiet", *TINY)
+    return run
+
+
+def test_it_has_learned(regard, trained, text):
+    told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
+    trigrams, usual = (told["baselines"][name] for name in ("trigrams, both sides known", "the most frequent piece"))
+    # Trigrams see nothing of what decides the animal, its noise and the colour: .7 + .025 + .025 + .05 in the mean.
+    assert trigrams == pytest.approx(0.8, abs=0.12) and usual == pytest.approx(0.2, abs=0.12)  # "the", twice a line
+    assert told["measures"]["accuracy"] > 0.6
+    assert told == json.loads(regard("evaluate", trained, "--format", "json").stdout)  # the same gaps each time
+    other = json.loads(regard("evaluate", trained, f"text={text}", "--format", "json").stdout)
+    assert other["gaps"] > 5 * told["gaps"] and "words, of " in other["signatures"]["accuracy"]
+
+
+def test_gaps_are_filled_from_both_sides(regard, trained):
+    whole = "the old cat of the red house meows ."
+    for word in ("old", "of", "house"):
+        assert regard("fill", trained, whole.replace(word, "[MASK]")).stdout == whole + "\n"
+    told = regard("fill", trained, whole.replace("red", "[MASK]"), "--format", "jsonl", "--top", 2).stdout
+    [gap] = json.loads(told)["gaps"]
+    assert set(gap) == {"red", "blue"} and sum(gap.values()) > 0.8
+
+
+def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path):
+    """K8: B28, B29, B31; what is no gap stays as it was written, spaces, unknown words and private characters too."""
+    lines = [
+        "the old cat [MASK] the red house meows .", "", "  no gap here  ", "[MASK]", "zork 中 😀\t[MASK] \ue000!",
+        "the [MASK] of " * 9, "the [MASK] dog of the red [MASK] barks ."
+    ]  # fmt: skip
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    told = regard("fill", trained, path, "--batch", 2, code=1)
+    out = told.stdout.split("\n")
+    assert len(out) == 8 and out[:3] == [lines[0].replace("[MASK]", "of"), "", "  no gap here  "]
+    assert "[MASK]" not in out[3] and out[4].startswith("zork 中 😀\t") and out[4].endswith(" \ue000!")
+    assert out[5] == lines[5] and "warning: line 6: 29 pieces" in told.stderr
+    assert out[6] == "the old dog of the red house barks ."
+    objects = [json.loads(line) for line in regard("fill", trained, path, "--format", "jsonl", "--top", 3, code=1)
+               .stdout.splitlines()]  # fmt: skip
+    assert [one["text"] for one in objects] == lines and [one["filled"] for one in objects] == out[:7]
+    assert [len(one["gaps"]) for one in objects] == [1, 0, 0, 1, 1, 0, 2] and "note" in objects[5]
+    [first] = objects[0]["gaps"]
+    assert next(iter(first)) == "of" and len(first) == 3 and first["of"] > 0.5
+    assert list(first.values()) == sorted(first.values(), reverse=True)
+
+
+def test_batch_mates_and_padding_change_no_answer(trained):
+    """K6 (B21, B22): the same line has the same answer beside whatever others."""
+    filler = load(trained)
+    texts = ["the old [MASK] of the red house meows .", "[MASK] old", "", "the [MASK]"]
+    alone = [filler.fill([text])[0] for text in texts]
+    for batch in (1, 2, 4):
+        for one, other in zip(filler.fill(texts, batch=batch), alone, strict=True):
+            assert one.filled == other.filled
+            for gap, same in zip(one.gaps, other.gaps, strict=True):
+                assert gap == pytest.approx(same, abs=1e-6)
+
+
+def test_every_head_is_shown(regard, trained, tmp_path):
+    path = tmp_path / "heads.json"
+    regard("show", trained, "the old [MASK] of zork", "--out", path)
+    view = json.loads(path.read_text(encoding="utf-8"))
+    assert view["kind"] == "heads" and len(view["matrices"]) == 2
+    for matrix in view["matrices"]:
+        assert matrix["rows"] == matrix["columns"] == ["↵", "the", "old", "[MASK]", "of", "zork", "↵"]
+        torch.testing.assert_close(torch.tensor(matrix["values"]).sum(-1), torch.ones(7))
+    assert any(note.startswith("[MASK] 1: ") for note in view["notes"]) and "Unknown words: zork" in view["notes"]
+    assert "the text is empty" in regard("show", trained, " ", code=1).stderr
+
+
+def test_without_the_training_text_there_are_no_baselines(regard, text, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_bytes(text.read_bytes())
+    run = tmp_path / "run"
+    regard("train", "masked", f"data.text={own}", "--run", run, "--threads", 1, "--quiet",
+           *(one for one in TINY if "training" not in one), "training.steps=1")  # fmt: skip
+    own.unlink()
+    told = json.loads(regard("evaluate", run, f"text={text}", "--format", "json").stdout)
+    assert told["baselines"] == {} and "no baselines" in told["notes"][0] and "own.txt" in told["notes"][0]
+    assert "own.txt" in regard("evaluate", run, code=1).stderr
+
+
+def test_a_stopped_training_goes_on_bit_for_bit(regard, text, tmp_path):
+    """B33: stopped in the middle of an epoch and resumed, the weights are those of the unbroken run."""
+    given = [f"data.text={text}", *(one for one in TINY if not one.startswith("training.steps"))]
+    for name, steps in (("whole", 14), ("broken", 10)):
+        regard("train", "masked", *given, "training.decay=none", f"training.steps={steps}", "--run", tmp_path / name,
+               "--threads", 1, "--quiet")  # fmt: skip
+    regard("train", "--resume", tmp_path / "broken", "training.steps=14", "--quiet")
+    weights = [(tmp_path / name / "checkpoints").glob("*14/model.safetensors") for name in ("whole", "broken")]
+    whole, broken = (next(iter(found)).read_bytes() for found in weights)
+    assert whole == broken
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "code"),
+    [
+        (["data.text=none.txt"], "no such file", 1),
+        ([], "no text to train on", 2),
+        (["data.text=a", "data.masking.masked=0.95"], "parts of one whole", 2),
+        (["data.text=a", "model.position=learned", "model.context=32"], "set model.context=64", 2),
+    ],
+)
+def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):
+    assert told in regard("train", "masked", *given, "--run", tmp_path / "run", code=code).stderr
+
+
+def test_a_run_of_another_task_is_refused(regard, trained):
+    assert "needs one of tagging" in regard("tag", trained, "a", code=2).stderr
