@@ -1,20 +1,39 @@
-"""`regard solve`: what a trained model makes of sequences."""
+"""`regard solve`: what a trained model makes of sequences, numbers and points."""
 
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from regard.cli.app import app
 from regard.cli.command import Threads, command
-from regard.cli.console import out, typed
+from regard.cli.console import colored, out, say, typed
 from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refuse_input
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.pointing_answers import Pointed, Pointer
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Input = Annotated[
-    str, typer.Argument(metavar="[FILE]", help="A file of sequences, or one sequence; - reads standard input.")
+    str, typer.Argument(metavar="[FILE]", help="A file, or one sequence or set of points; - reads standard input.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the answers to this file, when all are there.")]
+Draw = Annotated[
+    list[Path] | None,
+    typer.Option("--draw", help="Draw the answers to .html, .png, .svg, .json or .csv; may be repeated."),
+]
+Beam = Annotated[
+    int, typer.Option("--beam", min=1, help="Hypotheses kept for points; 1 is greedy. The shortest of its tours wins.")
+]
+Format = Annotated[
+    Literal["text", "jsonl"], typer.Option("--format", help="Answers to points: numbers of points, or JSON objects.")
+]
+
+_OF_POINTS = ("--draw", "--beam", "--format")
 
 
 @command(
@@ -26,28 +45,100 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write the answers to th
     echo "3 01100011 11000110" | regard solve runs/repeat-copy
     regard solve runs/recall "111000 110111 | 101100 100011 | 001111 010111 ? 111000 110111"
     regard solve runs/priority-sort "0.48:10111001 -0.12:11110101 0.9:00000101"
+    regard solve runs/sort "20 5 10"
+    regard solve runs/hull points.csv --draw hull.png
+    regard solve runs/tour points.json --beam 5 --format jsonl
     """,
 )
-def solve(run: RunFolder, text: Input = "-", out_: Out = None, threads: Threads = None) -> None:
-    """Solve sequences with a run of the task algorithms: one line in is one line out, in order.
+def solve(
+    given: list[str],
+    run: RunFolder,
+    text: Input = "-",
+    out_: Out = None,
+    draw: Draw = None,
+    beam: Beam = 1,
+    format: Format = "text",
+    threads: Threads = None,
+) -> None:
+    """Solve sequences with a run of the task algorithms, numbers and points with one of pointing.
 
-    A line is a sequence as its problem writes it, rows as words of 0 and 1: rows to copy; how many times and the rows;
-    items between | and, after ?, the one whose follower is wanted; priority:row to sort; key:value pairs and, after ?,
-    the keys to count and recall; episodes of rows between |. An empty line has an empty answer; a line that is none of
-    these is an error that names file and line.
+    Algorithms: one line in is one line out, in order. A line is a sequence as its problem writes it, rows as words of
+    0 and 1: rows to copy; how many times and the rows; items between | and, after ?, the one whose follower is wanted;
+    priority:row to sort; key:value pairs and, after ?, the keys to count and recall; episodes of rows between |. An
+    empty line has an empty answer; a line that is none of these is an error that names file and line.
+
+    Points: a set in is a line out, the numbers of its points from 1. CSV has a point a line, x,y, and an empty line
+    between two sets; JSON a list of points, or of sets. Numbers to sort are a set a line. In a terminal the answers are
+    drawn as well.
     """
-    from regard.files import write_atomically
     from regard.tasks.load import load
     from regard.tasks.runs import config_of
+    from regard.views.write import check_ending
 
-    config_of(run, "algorithms")
+    task = config_of(run, "algorithms", "pointing")["task"]
+    if task == "algorithms" and (others := [option for option in given if option in _OF_POINTS]):
+        raise ConfigError(f"{others[0]} is for points, and {run} is a run of algorithms; leave it out")
+    for path in draw or []:
+        check_ending(path)  # before the model is loaded
+        refuse_input(path, text)
     text = typed(text)
     refuse_input(out_, text)
     lines = lines_of(text)
     origin = STANDARD_INPUT if text == "-" else "the text" if file_of(text) is None else text
-    answers = load(run, threads=threads).stream(lines, origin, together=1 if is_typed(text) else 64)
-    if out_ is None or str(out_) == "-":
+    solver = load(run, threads=threads)
+    if task == "algorithms":
+        _told(solver.stream(lines, origin, together=1 if is_typed(text) else 64), out_)
+        return
+    # An endless pipe is kept nowhere: only what will be drawn.
+    shown = out_ is None and not draw and sys.stdout is not None and sys.stdout.isatty()
+    kept: list[Pointed] | None = [] if draw or shown else None
+    _told(_written(solver, solver.stream(lines, origin, beam), format, kept), out_)
+    if kept:
+        _drawn(solver, kept, draw or [])
+
+
+def _told(answers: Iterator[str], path: Path | None) -> None:
+    """Each answer as it comes, or all of them in a file."""
+    from regard.files import write_atomically
+
+    if path is None or str(path) == "-":
         for answer in answers:
             out(answer)
     else:
-        write_atomically(out_, "".join(f"{answer}\n" for answer in answers))
+        write_atomically(path, "".join(f"{answer}\n" for answer in answers))
+
+
+def _written(
+    solver: "Pointer", answers: "Iterator[Pointed]", format: str, kept: "list[Pointed] | None"
+) -> Iterator[str]:
+    """A line an answer; all are kept if they are to be drawn."""
+    for one in answers:
+        if kept is not None:
+            kept.append(one)
+        if format == "text":
+            yield solver.problem.write(one.answer)
+            continue
+        told: dict[str, Any] = {
+            "points": one.points.tolist() if solver.problem.axes > 1 else one.points[:, 0].tolist(),
+            "answer": [item + 1 for item in one.answer],
+            "probability": one.probability,
+        }
+        if "length" in solver.problem.measures:
+            told["length"] = solver.problem.length(one.points, one.answer)
+        yield json.dumps(told)
+
+
+def _drawn(solver: "Pointer", answers: "list[Pointed]", paths: list[Path]) -> None:
+    """The answers into files, or, without any, below their lines in the terminal."""
+    from regard.tasks.pointing_view import answers_view
+
+    view = answers_view(solver.problem, answers)
+    for path in paths:
+        from regard.views.write import write
+
+        write(view, path)
+        say(f"Written to {path}.")
+    if not paths:
+        from regard.views.terminal import terminal
+
+        out(terminal(view, color=colored()))

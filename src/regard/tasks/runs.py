@@ -34,20 +34,20 @@ def refuse_taken(path: str | Path) -> None:
     RunFolder(path).refuse_taken()
 
 
-def config_of(path: str | Path, task: str | None = None) -> dict[str, Any]:
+def config_of(path: str | Path, *tasks: str) -> dict[str, Any]:
     """The settings of a run, as plain values.
 
     Args:
         path: the run folder.
-        task: what the run must be of, if that matters.
+        tasks: what the run may be of; any if none is named.
 
     Raises:
         RunError: there is no run.
         ConfigError: it is one of another task.
     """
     config = open_run(path).read_config()
-    if task is not None and config.get("task") != task:
-        raise ConfigError(f"{path} is a run of {config.get('task')}; this needs one of {task}")
+    if tasks and config.get("task") not in tasks:
+        raise ConfigError(f"{path} is a run of {config.get('task')}; this needs one of {' or '.join(tasks)}")
     return config
 
 

@@ -14,8 +14,9 @@ from importlib.resources import files
 
 from regard.views.labels import readable, visible, width_of
 from regard.views.page_chart import drawn_lines, line_rules
+from regard.views.page_plane import drawn_plane
 from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
-from regard.views.view import Matrix, View
+from regard.views.view import Matrix, Plane, View
 from regard.views.webfonts import embedded
 
 _STEPS = 50  # shades a ramp
@@ -31,13 +32,15 @@ def page(view: View) -> str:
     scale = Scale.of(view)
     head = _notes(view) + _legend(view, scale) + _contents(view)
     matrices = (*view.overview, *view.matrices)
+    planes = [matrix for matrix in matrices if isinstance(matrix, Plane)]
     sections = [_section(view, matrix, number, scale) for number, matrix in enumerate(matrices, start=1)]
     above = len(view.overview)
     body = "\n".join(sections[:above] + _grid(view, sections[above:]))
     style = (
         _resource("page.css")
         + _grid_rule(view)
-        + (line_rules() if view.of_lines else _shade_rules())
+        + (line_rules() if view.of_lines or planes else "")
+        + (_shade_rules() if not view.of_lines and len(planes) < max(1, len(matrices)) else "")
         + embedded(title + head + body + words.hint + words.no_data)
     )
     script = _resource("page.js")
@@ -105,7 +108,8 @@ def _notes(view: View) -> str:
 
 
 def _legend(view: View, scale: Scale) -> str:
-    if view.of_lines or not any(matrix.values.size for matrix in view.matrices):
+    cells = [matrix for matrix in view.matrices if not isinstance(matrix, Plane)]
+    if view.of_lines or not any(matrix.values.size for matrix in cells):
         return ""
     low, kind = (exact(-scale.high), "bar signed") if scale.signed else ("0", "bar")
     return (
@@ -139,6 +143,8 @@ def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
     if matrix.values.size == 0:
         return f'<section id="m{number}">{heading}<p class="nothing">{escape(view.words.no_data)}</p></section>'
     chart = drawn_lines(view, matrix) if view.of_lines else ""
+    if isinstance(matrix, Plane):
+        chart = drawn_plane(view, matrix)
     return (
         f'<section id="m{number}">{heading}\n{chart}<div class="scroll" role="region" tabindex="0" {label}>\n'
         f"{_table(view, matrix, scale)}</div></section>"
@@ -154,7 +160,7 @@ def _table(view: View, matrix: Matrix, scale: Scale) -> str:
     if in_grid or sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
         kinds.append("upright")
     heads = "".join(_head("col", label) for label in columns)
-    if view.of_lines:
+    if view.of_lines or isinstance(matrix, Plane):
         bodies = [_plain_cells(values) for values in matrix.values.tolist()]
     else:
         texts = matrix.texts or [()] * len(rows)

@@ -25,8 +25,9 @@ from regard.views.chart import Chart, chart_of, draw_chart
 from regard.views.fonts import drawable, families
 from regard.views.labels import readable, shorten, visible
 from regard.views.panels import DPI, GAP, LABEL_SIZE, NOTE_SIZE, TITLE_SIZE, Panel, Ruler, flow, panel_of
+from regard.views.plane_picture import PlanePanel, draw_plane, plane_of
 from regard.views.scale import LIGHT, LIGHT_BELOW, Scale, brief, exact, ink, shade
-from regard.views.view import View
+from regard.views.view import Matrix, Plane, View
 
 MOST_MATRICES = 64
 MOST_PIXELS = 60_000_000
@@ -80,8 +81,8 @@ def figure(view: View) -> Figure:
             "write it as .html, or choose fewer"
         )
     ruler = Ruler()
-    placed = chart_of if view.of_lines else panel_of
-    panels: list[Panel | Chart] = [placed(view, matrix, ruler) for matrix in view.matrices]
+    panels = [_placed(view, matrix, ruler) for matrix in view.matrices]
+    has_cells = any(isinstance(panel, Panel) for panel in panels)
     rows = flow(panels, view.across)
     body = max([sum(p.width for p in row) + GAP * (len(row) - 1) for row in rows] + [4.2])
     heading = _wrapped(view.title, body, TITLE_SIZE + 2)
@@ -89,7 +90,7 @@ def figure(view: View) -> Figure:
     thinned = (view.words.shown_every.format(step=step),) if step > 1 else ()
     notes = [line for note in (*view.all_notes, *thinned) for line in _wrapped(note, body, NOTE_SIZE)]
     heights = [max(p.height for p in row) for row in rows]
-    foot = (0.1 if view.of_lines else 0.45) + 0.17 * len(notes)
+    foot = (0.45 if has_cells or not panels else 0.1) + 0.17 * len(notes)
     head = 0.27 * len(heading) + (0.12 if heading else 0.0)
     width = body + 2 * _MARGIN
     height = _MARGIN * 2 + head + sum(heights) + GAP * max(0, len(rows) - 1) + 0.15 + foot
@@ -104,17 +105,25 @@ def figure(view: View) -> Figure:
         for panel in row:
             if isinstance(panel, Chart):
                 draw_chart(drawn, view, panel, left, top)
+            elif isinstance(panel, PlanePanel):
+                draw_plane(drawn, panel, left, top)
             else:
                 _draw(drawn, view, panel, scale, left, top)
             left += panel.width + GAP
         top -= tall + GAP
-    if not view.of_lines and any(matrix.values.size for matrix in view.matrices):
+    if has_cells and any(matrix.values.size for matrix in view.matrices):
         _legend(drawn, view, scale, ruler, _MARGIN, _MARGIN + 0.17 * len(notes) + 0.08)
     elif not view.matrices:
         _write(drawn, view.words.no_data, _MARGIN, _MARGIN + foot - 0.2, LABEL_SIZE)
     for number, line in enumerate(reversed(notes)):
         _write(drawn, line, _MARGIN, _MARGIN + 0.17 * number, NOTE_SIZE, color=_GREY)
     return drawn
+
+
+def _placed(view: View, matrix: Matrix, ruler: Ruler) -> Panel | Chart | PlanePanel:
+    if isinstance(matrix, Plane):
+        return plane_of(matrix)
+    return (chart_of if view.of_lines else panel_of)(view, matrix, ruler)
 
 
 def _draw(drawn: Figure, view: View, panel: Panel, scale: Scale, left: float, top: float) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.views.view import View
+from regard.views.view import Plane, View
 
 Ramp = tuple[str, ...]
 
@@ -34,7 +34,7 @@ class Scale:
     @classmethod
     def of(cls, view: View) -> "Scale":
         """The scale on which the largest finite number of the view, whatever its sign, has the strongest shade."""
-        every = (*view.overview, *view.matrices)
+        every = [matrix for matrix in (*view.overview, *view.matrices) if not isinstance(matrix, Plane)]
         finite = [matrix.values[np.isfinite(matrix.values)] for matrix in every]
         numbers = np.concatenate(finite) if finite else np.empty(0)
         strongest = float(np.abs(numbers).max()) if numbers.size else 0.0

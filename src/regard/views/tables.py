@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError
-from regard.views.view import Matrix, View
+from regard.views.view import Matrix, Plane, View
 
 FORMAT = "regard view 1"
 
@@ -100,7 +100,7 @@ def read_view(path: str | Path) -> View:
 
 
 def _matrix(entry: dict[str, Any]) -> Matrix:
-    return Matrix(
+    return (Plane if entry.get("plane") else Matrix)(
         [[_number(value) for value in row] for row in entry["values"]],
         entry["rows"],
         entry["columns"],
@@ -121,6 +121,7 @@ def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
         "columns": list(matrix.columns),
         "values": [[_json_number(value) for value in row] for row in matrix.values.tolist()],
         **({"texts": [list(row) for row in matrix.texts]} if matrix.texts else {}),
+        **({"plane": True} if isinstance(matrix, Plane) else {}),
     }
 
 

@@ -10,8 +10,9 @@ from wcwidth import wrap
 
 from regard.views.curves import Curves
 from regard.views.labels import anchored, readable, shorten, visible, width_of
+from regard.views.plane_terminal import plotted
 from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, exact, ink, shade
-from regard.views.view import Matrix, View
+from regard.views.view import Matrix, Plane, View
 
 Paint = Callable[[str, float], str]
 
@@ -68,6 +69,9 @@ def _matrix_lines(
         yield from (_styled(line, Style(underline=True), system) for line in wrap(readable(matrix.title), room))
     if matrix.values.size == 0:
         yield view.words.no_data
+        return
+    if isinstance(matrix, Plane):
+        yield from plotted(matrix, room)
         return
     row_axis, column_axis = view.axes(matrix)
     yield from wrap(readable(f"{row_axis} ↓  {column_axis} →"), room)

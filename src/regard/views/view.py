@@ -1,6 +1,7 @@
 """What people look at, as data: matrices of numbers with a label for each row and each column.
 
-A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it.
+A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it. A `Plane`
+is a matrix of coordinates, drawn as points and the walks between them; it may stand beside others in any view.
 
 A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
 new entries of `KINDS`, never new renderers.
@@ -40,6 +41,8 @@ KINDS: dict[str, Kind] = {
     "answers": Kind(False, {"en": "time step", "zh": "时间步"}, {"en": "bit", "zh": "位"}),
     "heads": Kind(True, {"en": "reads", "zh": "读者"}, {"en": "is read", "zh": "被读"}),
     "generation": Kind(True, {"en": "step", "zh": "步"}, {"en": "looked at", "zh": "看了哪里"}),
+    "pointing": Kind(True, {"en": "step", "zh": "步"}, {"en": "points at", "zh": "指向"}),
+    "plane": Kind(False, {"en": "point", "zh": "点"}, {"en": "coordinate", "zh": "坐标"}),
     "lines": Kind(False, {"en": "line", "zh": "曲线"}, {"en": "place", "zh": "位置"}, drawn="lines"),
 }
 
@@ -101,6 +104,20 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
+class Plane(Matrix):
+    """Points in the plane: a row is a stop of a walk, its columns x and y.
+
+    A row of NaN ends a walk; a walk of one stop is a point alone, and one that ends where it began is closed. Rows with
+    one label and place are one point.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values.shape[1] != 2:
+            raise ShapeError(f"a plane's columns are x and y, but values of shape {self.values.shape} were given")
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     """Matrices to look at together, on one scale of colour.
 
@@ -151,7 +168,7 @@ class View:
 
     def axes(self, matrix: Matrix) -> tuple[str, str]:
         """What a row and a column of this matrix are called."""
-        kind = KINDS[self.kind]
+        kind = KINDS["plane" if isinstance(matrix, Plane) else self.kind]
         return matrix.row_axis or kind.row_axis[self.language], matrix.column_axis or kind.column_axis[self.language]
 
 

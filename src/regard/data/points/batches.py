@@ -1,0 +1,98 @@
+"""Sets of points by their numbers, and batches of them: what training reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.chance import Chance
+from regard.data.points.geometry import normalized
+from regard.data.points.problem import Answer, Problem, Set
+from regard.data.points.settings import PointData
+
+Part = Literal["training", "validation", "test"]
+
+UNTOLD = -100
+"""Stands behind the end of a shorter answer."""
+
+
+@dataclass(frozen=True)
+class PointBatch:
+    """Sets side by side, zeros behind the smaller ones.
+
+    Attributes:
+        points: scaled to the unit square.
+        lengths: how many of them are real.
+        answers: what is to be chosen: 0 ends an answer, n is the n-th point from 1; `UNTOLD` behind the end.
+    """
+
+    points: Float[Tensor, "batch points axes"]
+    lengths: Int[Tensor, " batch"]
+    answers: Int[Tensor, "batch steps"]
+
+    def to(self, device: torch.device | str) -> "PointBatch":
+        return replace(
+            self, points=self.points.to(device), lengths=self.lengths.to(device), answers=self.answers.to(device)
+        )
+
+    @staticmethod
+    def of(sets: Sequence[Set], answers: Sequence[Answer] = ()) -> "PointBatch":
+        """Sets of any sizes; without answers there is nothing to learn, but all to choose."""
+        most = max(len(points) for points in sets)
+        padded = np.zeros((len(sets), most, sets[0].shape[1]), np.float32)
+        for row, points in enumerate(sets):
+            padded[row, : len(points)] = normalized(points)
+        steps = max((len(answer) + 1 for answer in answers), default=0)
+        told = np.full((len(sets), steps), UNTOLD)
+        for row, answer in enumerate(answers):
+            told[row, : len(answer) + 1] = [*(item + 1 for item in answer), 0]
+        lengths = torch.tensor([len(points) for points in sets])
+        return PointBatch(torch.from_numpy(padded), lengths, torch.from_numpy(told))
+
+
+class PointSets:
+    """A problem's sets by number: number n is the same one whenever it is asked for, on every machine.
+
+    Follows `training.place.Batches`. Every epoch goes on counting, so no set comes back. Points are drawn evenly from
+    the unit square, numbers from the unit interval.
+
+    Args:
+        problem: knows the answers.
+        settings: sizes and batch.
+        seed: draws them, beside their numbers.
+        part: training, validation and test draw differently for one seed.
+    """
+
+    def __init__(self, problem: Problem, settings: PointData, seed: int, part: Part) -> None:
+        self.problem, self.settings, self.seed, self.part = problem, settings, seed, part
+
+    def points(self, number: int, size: int | None = None) -> Set:
+        """Set number n, of a drawn size or of a given one."""
+        settings = self.settings
+        chance = Chance("points", settings.problem, self.part, self.seed, number)
+        drawn = settings.shortest + chance.below(settings.longest - settings.shortest + 1)
+        shape = (drawn if size is None else size, self.problem.axes)
+        return np.array([chance() for _ in range(shape[0] * shape[1])]).reshape(shape)
+
+    def answered(self, sets: Sequence[Set]) -> list[Answer]:
+        """The right answer of each set; those of one size are found together."""
+        answers: list[Answer] = [[] for _ in sets]
+        for size in sorted({len(points) for points in sets}):
+            places = [place for place, points in enumerate(sets) if len(points) == size]
+            found = self.problem.answers(np.stack([sets[place] for place in places]))
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+        return answers
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        count, batch = self.settings.sets, self.settings.batch
+        first = epoch * count
+        return [list(range(first + start, first + min(start + batch, count))) for start in range(0, count, batch)]
+
+    def load(self, indices: list[int]) -> PointBatch:
+        sets = [self.points(number) for number in indices]
+        return PointBatch.of(sets, self.answered(sets))

@@ -1,0 +1,133 @@
+r"""Sets of points as people write them: CSV, JSON, or a line of text.
+
+| | points in the plane | numbers |
+|---|---|---|
+| CSV | a point a line, `x,y`, under a line of names or not; an empty line begins the next set | a set a line, `20, 5` |
+| text | a set a line, `0,0 1,0.5 0.3,1` | `20 5 10` |
+| JSON | `[[0, 0], [1, 0.5]]`, `{"points": …}`, or a list of such | `[20, 5, 10]`, or a list of such |
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from regard.data.points.problem import Problem, Set
+from regard.errors import DataError
+
+
+def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[Set]:
+    """The sets of a file or a text; CSV is read line by line, JSON as a whole.
+
+    Args:
+        lines: of the file.
+        problem: how many numbers a point has, and how many points a set needs.
+        origin: what errors call the file.
+
+    Raises:
+        DataError: something that is no set of points; the message names the origin and the line.
+    """
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        if line.strip():
+            whole = chain([(number, line)], numbered)
+            yield from (_from_json if line.lstrip()[0] in "[{" else _from_lines)(whole, problem, origin)
+
+
+def _from_lines(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
+    points: list[list[float]] = []
+    begun, heading = 0, True
+    for number, line in chain(numbered, [(0, "")]):
+        place = f"{origin}, line {number}"
+        if heading and _is_heading(line):
+            continue
+        heading = False
+        try:
+            read = _line(line, problem.axes)
+        except ValueError as error:
+            raise DataError(f"{place}: {error}. Expected {'numbers' if problem.axes == 1 else 'x,y'}") from error
+        # A line of several points, or of numbers, is a set by itself; lines of one point go on until an empty one.
+        alone = problem.axes == 1 or len(read) > 1
+        if points and (alone or not read):
+            yield _checked(points, problem, f"{origin}, line {begun}")
+            points = []
+        if read and alone:
+            yield _checked(read, problem, place)
+        elif read:
+            begun = begun if points else number
+            points += read
+
+
+def _is_heading(line: str) -> bool:
+    """Whether a line has words and no number, as the names of columns."""
+    words = re.split(r"[,;\s]+", line.strip())
+    return all(words) and not any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?|[-+]?(nan|inf)", one, re.I) for one in words)
+
+
+def _line(line: str, axes: int) -> list[list[float]]:
+    text = re.sub(r"\s*([,;])\s*", r"\1", line.strip())
+    if axes == 1:
+        return [[_number(one)] for one in re.split(r"[,;\s]+", text) if one]
+    groups = text.split()
+    if len(groups) == axes and not any("," in group or ";" in group for group in groups):
+        groups = [",".join(groups)]
+    points = [[_number(one) for one in re.split("[,;]", group)] for group in groups]
+    for point in points:
+        if len(point) != axes:
+            raise ValueError(f"{len(point)} number{'s' * (len(point) != 1)} where a point has {axes}")
+    return points
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]!r} is no finite number")
+    return value
+
+
+def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
+    try:
+        content = json.loads("\n".join(line for _, line in numbered))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{origin}: this is no JSON: {error}") from error
+    # A list of sets is nested one deeper than a set.
+    several = isinstance(content, list) and content and _depth(content) > problem.axes
+    for number, entry in enumerate(content if several else [content], start=1):
+        place = f"{origin}, set {number}" if several else origin
+        yield _checked(_points(entry, problem, place), problem, place)
+
+
+def _depth(content: Any) -> int:
+    """How deep the lists are nested, at their first entries; a table counts as the set in it."""
+    if isinstance(content, dict):
+        return _depth(content.get("points"))
+    return 1 + _depth(content[0]) if isinstance(content, list) and content else int(isinstance(content, list))
+
+
+def _points(entry: Any, problem: Problem, place: str) -> list[list[float]]:
+    given = entry.get("points") if isinstance(entry, dict) else entry
+    shape = "[20, 5, 10]" if problem.axes == 1 else "[[0, 0], [1, 0.5], [0.3, 1]]"
+    if isinstance(given, list):
+        points = [point if isinstance(point, list) else [point] for point in given]
+        right = all(
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            for point in points
+            for value in point
+        )
+        if right and all(len(point) == problem.axes for point in points):
+            return points
+    raise DataError(f'{place}: expected a set such as {shape}, or {{"points": {shape}}}')
+
+
+def _checked(points: list[list[float]], problem: Problem, place: str) -> Set:
+    if len(points) < problem.least:
+        what = "numbers" if problem.axes == 1 else "points"
+        raise DataError(f"{place}: a set of {len(points)}; {problem.name} needs {problem.least} {what} or more")
+    return np.array(points, dtype=np.float64)
