@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 DEFAULT_STRETCH = 1024
 """Pieces that a test reads from one fresh state, where the model says nothing else."""
@@ -31,6 +31,22 @@ class TestedText(BaseModel):
         description=f"pieces that are read from one fresh state; null: {DEFAULT_STRETCH:,}, or, of a Transformer, as "
         "many as its training read (data.window)",
     )
+    edges: list[int] | None = Field(
+        default=None, min_length=1, description="places in a stretch, from 2, at which the next row of the table begins"
+    )
+    received: int = Field(
+        default=0,
+        ge=0,
+        description="stretches of which is told where a Transformer looks: the weight that each place receives from "
+        "the last ones (as many as a window has), 1 being an even share",
+    )
+
+    @field_validator("edges")
+    @classmethod
+    def _rising(cls, edges: list[int] | None) -> list[int] | None:
+        if edges is not None and (edges != sorted(set(edges)) or edges[0] < 2):
+            raise ValueError(f"edges are places from 2 on, each greater than the one before; given {edges}")
+        return edges
 
 
 class LanguageData(BaseModel):

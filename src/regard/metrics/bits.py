@@ -34,6 +34,11 @@ class BitErrors:
         return sum(not wrong for wrong in self.wrong) / len(self.wrong)
 
     @property
+    def accuracy(self) -> float:
+        """The part of all bits that is right; a coin's is ½."""
+        return 1 - sum(self.wrong) / sum(self.bits)
+
+    @property
     def chance(self) -> float:
         """Wrong bits a sequence of answers that are thrown with a coin."""
         return fmean(self.bits) / 2

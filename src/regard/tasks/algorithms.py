@@ -104,7 +104,7 @@ def _evaluate(solver: Solver, run: Path, test: dict[str, Any]) -> Evaluation:
 
 def _row(errors: BitErrors | None, sequences: int) -> dict[str, float | None]:
     """One length of the table; None where the model cannot read so much."""
-    measured = {name: getattr(errors, name, None) for name in ("mean", "median", "exact", "chance")}
+    measured = {name: getattr(errors, name, None) for name in ("mean", "median", "accuracy", "exact", "chance")}
     return {"sequences": sequences, "wrong_bits": measured.pop("mean"), **measured}
 
 

@@ -32,6 +32,7 @@ class AlgorithmSettings(RunSettings):
     """From a sequence to what an algorithm makes of it."""
 
     tests: ClassVar[type[BaseModel]] = TestedSequences
+    by_length: ClassVar[tuple[str, ...]] = ("accuracy",)
     measures: ClassVar[dict[str, Better]] = {
         "wrong_bits": "min",
         "exact": "max",

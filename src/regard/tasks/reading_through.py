@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.data.stream import Stream, stretches
 from regard.data.stream_settings import DEFAULT_STRETCH
+from regard.errors import TooLong
 from regard.layers.objective import IGNORED
 from regard.models.language_models import Model
 from regard.tasks.language_settings import LanguageSettings
@@ -21,12 +22,14 @@ class Told:
         correct: for how many of them the likeliest piece was the right one.
         pieces: how many.
         each: the three by the place of a piece in its stretch, from 0.
+        stopped: why stretches could not be read to their end, if they could not.
     """
 
     nats: float = 0.0
     correct: int = 0
     pieces: int = 0
     each: list[tuple[float, int, int]] = field(default_factory=list)
+    stopped: str = ""
 
     def of(self, first: int, last: int | None) -> "Told":
         """The sums over some places of the stretches."""
@@ -59,7 +62,8 @@ def told_by(model: Model, stream: Stream, settings: LanguageSettings, stretch: i
 def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apart: bool = False) -> Told:
     """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
 
-    The size of the window changes no result but by float32 rounds: the state is handed on from one to the next.
+    The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
+    that knows so many positions and no more is read up to them; `stopped` says so, and the sums lack the rest.
 
     Args:
         model: in eval mode.
@@ -70,16 +74,20 @@ def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apa
     """
     device = next(model.parameters()).device
     sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
-    state = None
+    state, stopped = None, ""
     for part in stretches(stream, stretch, window, IGNORED, apart):
         wanted = part.told.to(device)
         if state is None or part.first == 0:
             state = model.start(None, len(wanted))
-        logits, state, _ = model.step(state, part.read.to(device))
+        try:
+            logits, state, _ = model.step(state, part.read.to(device))
+        except TooLong as error:
+            stopped = str(error)
+            continue  # no later part of these stretches fits either
         sums[:, part.first : part.first + wanted.shape[1]] += _sums(logits, wanted).cpu()
     each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
     whole = Told(each=each).of(0, None)
-    return Told(whole.nats, whole.correct, whole.pieces, each)
+    return Told(whole.nats, whole.correct, whole.pieces, each, stopped)
 
 
 def _sums(logits: Tensor, wanted: Tensor) -> Tensor:

@@ -14,10 +14,14 @@ _MOST = 9999
 
 
 class Copy:
-    """Rows of bits, a mark, and then the rows again. Inputs: the bits and the mark."""
+    """Rows of bits, a mark, and then the rows again. Inputs: the bits and the mark.
+
+    Nothing is given while the answer is said; or, where it is heard, the row before: n rows are then 2n steps, and to
+    look for what followed the same row earlier is enough.
+    """
 
     def __init__(self, settings: CopySettings) -> None:
-        self.bits = settings.bits
+        self.bits, self.heard = settings.bits, settings.heard
         self.inputs, self.outputs = self.bits + 1, self.bits
         self.form = f"rows of {self.bits} bits with spaces between, as in {'01' * self.bits:.{self.bits}} …"
 
@@ -31,16 +35,21 @@ class Copy:
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
-        return [*(write_row(row[: self.bits]) for row in item.question[:-1]), "?"]
+        given = [write_row(row[: self.bits]) for row in item.question]
+        return [*given[: item.length], "?", *given[item.length + 1 :]]
 
     def sources(self, item: Item) -> list[int | None]:
         return list(range(item.length))
 
     def _item(self, rows: np.ndarray) -> Item:
-        question = np.zeros((len(rows) + 1, self.inputs), np.float32)
-        question[:-1, : self.bits] = rows
-        question[-1, self.bits] = 1
-        return Item(question, rows, len(rows))
+        count = len(rows)
+        question = np.zeros((2 * count if self.heard else count + 1, self.inputs), np.float32)
+        question[:count, : self.bits] = rows
+        question[count, self.bits] = 1
+        if not self.heard:
+            return Item(question, rows, count)
+        question[count + 1 :, : self.bits] = rows[:-1]
+        return Item(question, rows, count, tuple(range(count, 2 * count)))
 
 
 class RepeatCopy:

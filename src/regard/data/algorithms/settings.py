@@ -29,6 +29,11 @@ class CopySettings(SequencesSettings):
 
     problem: Literal["copy"] = Field("copy", description="Rows of bits, to be said again.")
     bits: int = Field(default=8, ge=1, description="Bits of a row.")
+    heard: bool = Field(
+        default=False,
+        description="While it answers, it is given the row before the one to be said, as a language model is given the "
+        "text so far; otherwise nothing.",
+    )
 
 
 class RepeatCopySettings(SequencesSettings):
