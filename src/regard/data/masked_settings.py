@@ -15,6 +15,9 @@ class TestedGaps(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: list[Path] | None = Field(default=None, min_length=1, description="file or files of text")
+    asked: float = Field(
+        default=0.15, gt=0, lt=1, description="part of the known pieces that a validation or a test hides and asks for"
+    )
 
     @field_validator("text", mode="before")
     @classmethod

@@ -63,7 +63,7 @@ def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], Non
     for name, stream in streams.items():
         say(f"{name}: {_counted(stream)}")
     batches = MaskedBatches(streams["training"], data.window, data.batch, data.masking, len(tokenizer), settings.seed)
-    return Text(tokenizer, batches, gaps(settings, streams["validation"], len(tokenizer)))
+    return Text(tokenizer, batches, gaps(settings, data.asked, streams["validation"], len(tokenizer)))
 
 
 def _counted(stream: torch.Tensor) -> str:
@@ -71,9 +71,9 @@ def _counted(stream: torch.Tensor) -> str:
     return f"{len(stream):,} pieces, line ends among them; {unknown:,} of them unknown ({unknown / len(stream):.1%})"
 
 
-def gaps(settings: MaskedSettings, stream: torch.Tensor, vocabulary: int) -> list[MaskedBatch]:
+def gaps(settings: MaskedSettings, asked: float, stream: torch.Tensor, vocabulary: int) -> list[MaskedBatch]:
     """A whole text in windows, with every piece that is to be told hidden; the same gaps for the same text."""
-    hidden = Masking(share=settings.data.masking.share, masked=1.0, replaced=0.0)
+    hidden = Masking(share=asked, masked=1.0, replaced=0.0)
     batches = MaskedBatches(stream, settings.data.window, settings.data.batch, hidden, vocabulary, _SEED)
     return batches.whole()
 
@@ -143,7 +143,7 @@ def _evaluate(filler: Filler, run: Path, test: dict[str, Any]) -> Evaluation:
         assert parts is not None
         lines = parts["test"]
     stream = stream_of(lines, tokenizer)
-    batches = gaps(settings, stream, len(tokenizer))
+    batches = gaps(settings, tested.asked, stream, len(tokenizer))
     with torch.no_grad():
         measures = _measured(filler.model, batches)
     counted = None if parts is None else stream_of(parts["training"], tokenizer)
@@ -154,7 +154,7 @@ def _evaluate(filler: Filler, run: Path, test: dict[str, Any]) -> Evaluation:
         measures=measures,
         signatures={
             "accuracy": f"{tokenizer.kind}{case}, of {len(tokenizer):,} entries; {_counted(stream)}, which are never "
-            f"asked for; {settings.data.masking.share:.0%} of the known pieces hidden at once, in windows of "
+            f"asked for; {tested.asked:.0%} of the known pieces hidden at once, in windows of "
             f"{settings.data.window}"
         },
         baselines={} if counted is None else baselines(counted, stream, batches, tokenizer),
