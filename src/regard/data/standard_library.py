@@ -12,7 +12,7 @@ from regard.errors import DataError
 _LEFT_OUT = frozenset(
     {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test", "encodings", "pydoc_data"}
 )
-"""Folders of other people's packages, of tests (text made to be strange), of tables, and of one large generated text."""
+"""Folders of other packages, of tests (text made to be strange), of tables, and of one large generated text."""
 
 
 class Source(NamedTuple):
