@@ -63,6 +63,10 @@ def expand(
         beam: the most places of the new beam.
     """
     items, places = totals.shape
+    if beam == places == 1:  # greedy: of equal ones `max` takes the lower id as well
+        value, best = (logits if banned is None else logits.masked_fill(banned, -torch.inf)).max(dim=1, keepdim=True)
+        grown = totals + (_numpy(value) - _log_normalizers(logits))
+        return Chosen(np.zeros((items, 1), dtype=np.int64), best.cpu().numpy(), grown)
     values, ids = highest(logits, beam, banned)
     each = values.shape[1]
     # float64 sums of float32 values are exact here, so hypotheses that tie on paper tie in the machine.

@@ -79,7 +79,10 @@ class Growth:
         self.new: list[Tensor] = []
         if self.in_place:
             self.buffer, self.end = self._room()
-            self.begin = self.end - cache.slots
+            self.begin, after = self.end - cache.slots, self.end + extra
+            # Views of all layers at once: a step of few products is mostly such calls.
+            self.fresh = self.buffer.tensor[..., self.end : after, :].flatten(1, 2).unbind(1)
+            self.seen = self.buffer.tensor[..., self.begin : after, :].flatten(1, 2).unbind(1)
 
     def _room(self) -> tuple[_Buffer, int]:
         """A buffer that may be written to, and where the cache ends in it."""
@@ -95,11 +98,9 @@ class Growth:
     def add(self, layer: int, new: Keys) -> Keys:
         """The layer's keys, the earlier ones before the new."""
         if self.in_place:
-            end = self.end + self.extra
-            room = self.buffer.tensor[:, layer]
-            room[:, 0, :, self.end : end] = new.key
-            room[:, 1, :, self.end : end] = new.value
-            return Keys(room[:, 0, :, self.begin : end], room[:, 1, :, self.begin : end])
+            self.fresh[2 * layer].copy_(new.key)
+            self.fresh[2 * layer + 1].copy_(new.value)
+            return Keys(self.seen[2 * layer], self.seen[2 * layer + 1])
         self.new.append(torch.stack(new, dim=1))
         old = self.cache.states[:, layer]
         return Keys(torch.cat((old[:, 0], new.key), dim=2), torch.cat((old[:, 1], new.value), dim=2))
@@ -121,12 +122,14 @@ class Growth:
         return Cache(states[..., let_go:, :], keep, counted)
 
 
-def _flatten(cache: Cache) -> tuple[list[Any], None]:
-    return [cache.states, cache.keep, cache.counted], None
+def _flatten(cache: Cache) -> tuple[list[Tensor], bool]:
+    padded = cache.keep is not None
+    return [cache.states, cache.counted, *([cache.keep] if cache.keep is not None else [])], padded
 
 
-def _unflatten(leaves: Any, _: None) -> Cache:
-    return Cache(*leaves)
+def _unflatten(leaves: Any, padded: bool) -> Cache:
+    states, counted, *keep = leaves
+    return Cache(states, keep[0] if padded else None, counted)
 
 
 pytree.register_pytree_node(

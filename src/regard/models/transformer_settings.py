@@ -107,3 +107,20 @@ class TransformerTranslatorSettings(TransformerParts):
                 f"{self.alignment_layer}"
             )
         return self
+
+
+def vaswani2017() -> TransformerTranslatorSettings:
+    """The base model of Vaswani et al. (2017): section 3, and the first line of table 3."""
+    return TransformerTranslatorSettings(
+        dim=512,
+        heads=8,
+        encoder_layers=6,
+        decoder_layers=6,
+        feed_forward_dim=2048,
+        activation="relu",
+        norm_order="post",
+        position="sinusoidal",
+        scale_embedding=True,
+        tied="all",
+        dropout=0.1,
+    )
