@@ -21,8 +21,8 @@ from regard.data.tokenizers import Tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
 from regard.errors import DataError
 
-_TOGETHER = 1 << 15
-"""Pieces of all rows that a test reads together, about."""
+_TOGETHER = 1 << 12
+"""Pieces that a test reads in one go, about; each takes as many numbers as the vocabulary has entries."""
 
 
 def pieces_of(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
@@ -182,7 +182,7 @@ def stretches(stream: Stream, length: int, window: int, ignored: int, apart: boo
         apart: begin a row with each document.
     """
     rows = _rows(stream, length, apart)
-    together = max(1, _TOGETHER // length)
+    together = max(1, _TOGETHER // min(length, window))
     for at in range(0, len(rows), together):
         some = rows[at : at + together].tolist()
         longest = max(stop - start for start, stop in some)
