@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 
 import pytest
 
@@ -37,6 +38,12 @@ def test_a_folder_is_its_files_of_text_in_the_order_of_their_names(folder, tmp_p
         told(empty)
 
 
+def test_documents_may_lie_in_a_zip_archive(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b/c.jsonl", '\ufeff{"text": "one\\r\\ntwo\\n"}\r\n{"text": ""}\n')
+    assert told(tmp_path / "a.zip" / "b" / "c.jsonl") == ["|one", "two"]
+
+
 def test_fields_of_json_are_read_in_their_order(tmp_path):
     path = tmp_path / "poems.json"
     poems = [{"title": "t", "paragraphs": ["一，", "二。"], "author": "x"}, {"title": " ", "paragraphs": []}]
@@ -70,7 +77,10 @@ def test_the_last_lines_are_held_out(tmp_path):
     path.write_text("".join(f"line {number}\n" for number in range(10)))
     parts = read_parts(LanguageData(text=path, validation_share=0.2, test_share=0.1))
     assert [line.text for line in parts["training"]] == [f"line {number}" for number in range(7)]
-    assert [[line.text for line in parts[name]] for name in ("validation", "test")] == [["line 7", "line 8"], ["line 9"]]
+    assert [[line.text for line in parts[name]] for name in ("validation", "test")] == [
+        ["line 7", "line 8"],
+        ["line 9"],
+    ]
     other = tmp_path / "b.txt"
     other.write_text("\ufeffother\n", encoding="utf-8")
     parts = read_parts(LanguageData(text=[path, other], validation=other, test=[other]))

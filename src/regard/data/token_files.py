@@ -74,28 +74,39 @@ def token_files(
     """
     folder = settings.tokens
     assert folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        state = _begun(folder, settings)
-        if state is None:
-            say(f"{folder}: the text is counted and its vocabulary learned")
-            total = measured(settings)
-            made = tokenizer or train_tokenizer(
-                settings.tokenizer, vocabulary_lines(settings, total), settings.vocabulary_size, lower=settings.lower
-            )
-            made.save(folder)
-            parts = {name: _Written() for name in PARTS}
-            state = _State(key=_key(settings), total=total, tokenizer=made.fingerprint(), parts=parts)
-            _keep(folder, state)
-        kept = load_tokenizer(folder)
-        if {kept.fingerprint(), (tokenizer or kept).fingerprint()} != {state.tokenizer}:
-            raise DataError(f"{folder} holds the ids of another vocabulary; name another folder: data.tokens=FOLDER")
-        if not state.whole:
-            _Maker(folder, settings, state, kept, say).make()
+    state = _begun(folder, settings) if folder.is_dir() else None
+    if state is None or not state.whole:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            state = _made(folder, settings, tokenizer, say)
+    kept = load_tokenizer(folder)
+    if {kept.fingerprint(), (tokenizer or kept).fingerprint()} != {state.tokenizer}:
+        raise _other_vocabulary(folder)
     borders, kind = settings.documents != "running", narrowest(len(kept))
     return kept, {
         name: Stream(_mapped(folder, name, kind, one.pieces), one.unknown, borders) for name, one in state.parts.items()
     }
+
+
+def _made(folder: Path, settings: LanguageData, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> _State:
+    """Make the folder, or go on with it; to be called by one process at a time."""
+    state = _begun(folder, settings)
+    if state is None:
+        say(f"{folder}: the text is counted and its vocabulary learned")
+        total = measured(settings)
+        made = tokenizer or train_tokenizer(
+            settings.tokenizer, vocabulary_lines(settings, total), settings.vocabulary_size, lower=settings.lower
+        )
+        made.save(folder)
+        parts = {name: _Written() for name in PARTS}
+        state = _State(key=_key(settings), total=total, tokenizer=made.fingerprint(), parts=parts)
+        _keep(folder, state)
+    if not state.whole:
+        kept = load_tokenizer(folder)
+        if kept.fingerprint() != state.tokenizer:
+            raise _other_vocabulary(folder)
+        _Maker(folder, settings, state, kept, say).make()
+    return state
 
 
 class _Maker:
@@ -162,6 +173,10 @@ class _Maker:
         self.state.lines = lines
         sync_folder(self.folder)
         _keep(self.folder, self.state)
+
+
+def _other_vocabulary(folder: Path) -> DataError:
+    return DataError(f"{folder} holds the ids of another vocabulary; name another folder: data.tokens=FOLDER")
 
 
 def _begun(folder: Path, settings: LanguageData) -> _State | None:
