@@ -113,6 +113,21 @@ def test_what_each_word_looked_back_at(regard, trained, tmp_path):
     assert "the text is empty" in regard("show", trained, " ", code=1).stderr
 
 
+def test_a_transformer_shows_its_heads_and_what_its_queries_read(regard, files, trained, tmp_path):
+    run, path = tmp_path / "two-sided", tmp_path / "look.json"
+    own = ["model.kind=transformer", "model.dim=10", "model.heads=2", "model.layers=1", "model.embedding_dim=7",
+           "model.pooling=[query]", "model.queries=2", "training.steps=3"]  # fmt: skip
+    shared = [one for one in TINY if not one.startswith(("model.", "training.steps"))]
+    regard("train", "classification", *(f"data.files.{label}={files / label}.txt" for label in ("good", "bad")),
+           "--run", run, "--threads", 1, "--quiet", *own, *shared)  # fmt: skip
+    shown = regard("show", run, "a b fine zork").stdout
+    assert "what the pooling read" in shown and "1.2" in shown  # an overview: the second head of the first layer
+    regard("show", run, "a b fine zork", "--heads", "--out", path)
+    view = json.loads(path.read_text(encoding="utf-8"))
+    assert view["kind"] == "heads" and [len(matrix["rows"]) for matrix in view["matrices"]] == [4, 4]
+    assert "no layers of heads" in regard("show", trained, "a", "--heads", code=1).stderr
+
+
 def test_a_stopped_training_goes_on_bit_for_bit(regard, files, tmp_path):
     """B33: stopped in the middle of an epoch and resumed, the weights are those of the unbroken run."""
     given = [f"data.files.{label}={files / label}.txt" for label in ("good", "bad")]
