@@ -11,20 +11,17 @@ from regard.tasks.load import load
 TINY = [
     "model.dim=32", "model.feed_forward_dim=32", "model.heads=2", "model.layers=1", "model.position=rotary",
     "model.dropout=0", "data.window=16", "data.batch=16", "data.validation_share=0.1", "data.test_share=0.1",
-    "training.steps=200", "training.learning_rate=0.02", "training.warmup_steps=5", "training.validate_every=100",
+    "training.steps=90", "training.learning_rate=0.02", "training.warmup_steps=5", "training.validate_every=45",
     "data.masking.share=0.25",
 ]  # fmt: skip
-PAIRS = {"cat": "meows", "dog": "barks", "cow": "moos", "owl": "hoots"}
+LINE = "one two three red five six ."
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Of ten pieces a line, its end counted, seven are always the same."""
-    path, chance = tmp_path_factory.mktemp("text") / "animals.txt", Chance("animals")
-    lines = []
-    for _ in range(240):
-        animal = chance.choose(list(PAIRS))
-        lines.append(f"the old {animal} of the {chance.choose(['red', 'blue'])} house {PAIRS[animal]} .\n")
+    """Of eight pieces a line, its end counted, one is red or blue and seven are always the same."""
+    path, chance = tmp_path_factory.mktemp("text") / "lines.txt", Chance("lines")
+    lines = [LINE.replace("red", chance.choose(["red", "blue"])) + "\n" for _ in range(240)]
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
@@ -39,8 +36,8 @@ def trained(regard, text, tmp_path_factory):
 def test_it_has_learned(regard, trained, text):
     told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
     trigrams, usual = (told["baselines"][name] for name in ("trigrams, both sides known", "the most frequent piece"))
-    # Trigrams see nothing of what decides the animal, its noise and the colour: .7 + .025 + .025 + .05 in the mean.
-    assert trigrams == pytest.approx(0.8, abs=0.12) and usual == pytest.approx(0.2, abs=0.12)  # "the", twice a line
+    # Trigrams know all but the colour: 7.5 of 8 pieces, or 7.4 as one of the colours is the likelier.
+    assert trigrams == pytest.approx(0.9375, abs=0.06) and usual == pytest.approx(0.125, abs=0.09)
     assert told["measures"]["accuracy"] > 0.6
     assert told == json.loads(regard("evaluate", trained, "--format", "json").stdout)  # the same gaps each time
     other = json.loads(regard("evaluate", trained, f"text={text}", "--format", "json").stdout)
@@ -48,41 +45,40 @@ def test_it_has_learned(regard, trained, text):
 
 
 def test_gaps_are_filled_from_both_sides(regard, trained):
-    whole = "the old cat of the red house meows ."
-    for word in ("old", "of", "house"):
-        assert regard("fill", trained, whole.replace(word, "[MASK]")).stdout == whole + "\n"
-    told = regard("fill", trained, whole.replace("red", "[MASK]"), "--format", "jsonl", "--top", 2).stdout
+    for word in ("two", "five", "six"):
+        assert regard("fill", trained, LINE.replace(word, "[MASK]")).stdout == LINE + "\n"
+    told = regard("fill", trained, LINE.replace("red", "[MASK]"), "--format", "jsonl", "--top", 3).stdout
     [gap] = json.loads(told)["gaps"]
-    assert set(gap) == {"red", "blue"} and sum(gap.values()) > 0.8
+    assert {"red", "blue"} < set(gap) and len(gap) == 3 and sum(gap.values()) < 1
 
 
 def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path):
     """K8: B28, B29, B31; what is no gap stays as it was written, spaces, unknown words and private characters too."""
     lines = [
-        "the old cat [MASK] the red house meows .", "", "  no gap here  ", "[MASK]", "zork 中 😀\t[MASK] \ue000!",
-        "the [MASK] of " * 9, "the [MASK] dog of the red [MASK] barks ."
+        LINE.replace("five", "[MASK]"), "", "  no gap here  ", "[MASK]", "zork 中 😀\t[MASK] \ue000!",
+        "one [MASK] three " * 9, "one [MASK] three red five [MASK]."
     ]  # fmt: skip
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(lines), encoding="utf-8")
     told = regard("fill", trained, path, "--batch", 2, code=1)
     out = told.stdout.split("\n")
-    assert len(out) == 8 and out[:3] == [lines[0].replace("[MASK]", "of"), "", "  no gap here  "]
+    assert len(out) == 8 and out[:3] == [LINE, "", "  no gap here  "]
     assert "[MASK]" not in out[3] and out[4].startswith("zork 中 😀\t") and out[4].endswith(" \ue000!")
     assert out[5] == lines[5] and "warning: line 6: 29 pieces" in told.stderr
-    assert out[6] == "the old dog of the red house barks ."
+    assert out[6].startswith("one two three red five ") and "[MASK]" not in out[6] and out[6].endswith(".")
     objects = [json.loads(line) for line in regard("fill", trained, path, "--format", "jsonl", "--top", 3, code=1)
                .stdout.splitlines()]  # fmt: skip
     assert [one["text"] for one in objects] == lines and [one["filled"] for one in objects] == out[:7]
     assert [len(one["gaps"]) for one in objects] == [1, 0, 0, 1, 1, 0, 2] and "note" in objects[5]
     [first] = objects[0]["gaps"]
-    assert next(iter(first)) == "of" and len(first) == 3 and first["of"] > 0.5
+    assert next(iter(first)) == "five" and len(first) == 3 and first["five"] > 0.4
     assert list(first.values()) == sorted(first.values(), reverse=True)
 
 
 def test_batch_mates_and_padding_change_no_answer(trained):
     """K6 (B21, B22): the same line has the same answer beside whatever others."""
     filler = load(trained)
-    texts = ["the old [MASK] of the red house meows .", "[MASK] old", "", "the [MASK]"]
+    texts = ["one two [MASK] red five six .", "[MASK] two", "", "five [MASK]"]
     alone = [filler.fill([text])[0] for text in texts]
     for batch in (1, 2, 4):
         for one, other in zip(filler.fill(texts, batch=batch), alone, strict=True):
@@ -93,11 +89,11 @@ def test_batch_mates_and_padding_change_no_answer(trained):
 
 def test_every_head_is_shown(regard, trained, tmp_path):
     path = tmp_path / "heads.json"
-    regard("show", trained, "the old [MASK] of zork", "--out", path)
+    regard("show", trained, "one two [MASK] red zork", "--out", path)
     view = json.loads(path.read_text(encoding="utf-8"))
     assert view["kind"] == "heads" and len(view["matrices"]) == 2
     for matrix in view["matrices"]:
-        assert matrix["rows"] == matrix["columns"] == ["↵", "the", "old", "[MASK]", "of", "zork", "↵"]
+        assert matrix["rows"] == matrix["columns"] == ["↵", "one", "two", "[MASK]", "red", "zork", "↵"]
         torch.testing.assert_close(torch.tensor(matrix["values"]).sum(-1), torch.ones(7))
     assert any(note.startswith("[MASK] 1: ") for note in view["notes"]) and "Unknown words: zork" in view["notes"]
     assert "the text is empty" in regard("show", trained, " ", code=1).stderr
