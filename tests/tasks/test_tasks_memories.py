@@ -24,7 +24,7 @@ def test_the_rows_differ_in_their_model_and_are_of_one_size():
     trees = [dict(leaves(settings(row).model_dump(mode="json"))) for row in STUDY.rows]
     differing = {key for tree in trees for key in tree.keys() | trees[0].keys() if tree.get(key) != trees[0].get(key)}
     assert all(key.startswith("model.") for key in differing)
-    assert len({tree["model.kind"] for tree in trees}) == len(STUDY.rows) == 6
+    assert len({tree["model.kind"] for tree in trees}) == len(STUDY.rows) == 7
     sizes = [sum(one.numel() for one in build(settings(row).model, 9, 5).parameters()) for row in STUDY.rows]
     assert max(abs(size - 20_000) for size in sizes) <= 600
     assert data_of(STUDY, None) == {"sequences": 400, "lengths": [8, 12, 16, 24]}

@@ -22,7 +22,7 @@ from regard.training.interrupt import Interrupted
 from regard.training.run import RunFolder
 from shared import SHARED, needs_shared
 
-STUDIES = {study.name: study for study in shipped() if study.task == "translation"}
+STUDIES = {study.name: study for study in shipped() if study.task == "translation" and study.data is not None}
 ROWS = [(study, row) for study in STUDIES.values() for row in study.rows]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.errors import ConfigError, RunError
 from regard.files import whole_folder
+from regard.layers.transformer import checkpoint_activations
 from regard.tasks.config import check, leaves
 from regard.tasks.runs import AVERAGED, open_run
 from regard.tasks.settings import RunSettings, settings_of
@@ -60,6 +61,8 @@ def fit(
     # Seeded before the weights are made: a run killed before its first checkpoint starts over from the same ones.
     seed_everything(settings.seed)
     model = task.model(settings, prepared)  # before the folder, which settings that fit no model must not take
+    if settings.training.recompute and not checkpoint_activations(model):
+        raise ConfigError("training.recompute is of a Transformer's layers, and this model has none; leave it false")
     if is_first():
         if not resume:
             run = RunFolder.create(folder, settings.model_dump(mode="json"))

@@ -161,7 +161,9 @@ def _view(
 
 def _evaluate(translator: Translator, run: Path, test: dict[str, Any]) -> TranslationEvaluation:
     tested = check(TestedPairs, test)
-    return evaluate(translator, read_corpus(tested) if tested.given else held_out(run), edges=tested.edges)
+    return evaluate(
+        translator, read_corpus(tested) if tested.given else held_out(run), edges=tested.edges, shuffled=tested.shuffled
+    )
 
 
 def _examples(translator: Translator, evaluation: TranslationEvaluation) -> View | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regard.data.chance import Chance
 from regard.data.pairs import Link, Pair
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
@@ -30,7 +31,8 @@ class TranslationEvaluation(Evaluation):
     """What was measured of a translator.
 
     The measures are bleu, chrf, exact, perplexity; entropy where the model attends, in nats; aer where true links are
-    known, whose baselines are looking along the diagonal, and at a random word each.
+    known, whose baselines are looking along the diagonal, and at a random word each; unmoved where sources were
+    shuffled.
 
     Attributes:
         translations: the outputs, in order.
@@ -45,6 +47,7 @@ def evaluate(
     search: SearchSettings | None = None,
     batch: int = 64,
     edges: Sequence[int] | None = None,
+    shuffled: bool = False,
 ) -> TranslationEvaluation:
     """Translate the sources and compare with the targets.
 
@@ -59,6 +62,8 @@ def evaluate(
         search: in place of the run's own.
         batch: sentences computed together; never changes a result.
         edges: source lengths in words at which the next bucket of `lengths` begins; `EDGES` if not given.
+        shuffled: translate the sources in another order of their words, too: `unmoved` is the share of those whose
+            translation stays the same.
     """
     if not pairs:
         raise DataError("there are no pairs to evaluate on; the files are empty")
@@ -66,6 +71,7 @@ def evaluate(
     translations = translator.translate(sources, search, batch)
     texts = [translation.text for translation in translations]
     readings = translator.score(sources, targets, batch)
+    moved = [one.text for one in translator.translate(_shuffled(sources), search, batch)] if shuffled else None
     language = language_of(targets)
     linked = _Linked.of(translator, pairs, readings)
 
@@ -79,6 +85,8 @@ def evaluate(
             "exact": exact_match(found, wanted),
             "perplexity": Measured(perplexity(nats, tokens), "", tokens),
         }
+        if moved is not None:
+            measured["unmoved"] = exact_match([moved[at] for at in places], found)
         tables = [one.alignment for one in read if one.alignment is not None]
         if tables:
             measured["entropy"] = Measured(mean_row_entropy(tables), "", tokens)
@@ -115,6 +123,11 @@ def evaluate(
         notes=notes,
         translations=translations,
     )
+
+
+def _shuffled(sources: Sequence[str]) -> list[str]:
+    """The words of each in another order, the same for the same number of the source."""
+    return [" ".join(Chance("order", at).shuffled(source.split())) for at, source in enumerate(sources)]
 
 
 def held_out(run: Path) -> list[Pair]:

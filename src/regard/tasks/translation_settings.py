@@ -17,6 +17,11 @@ class TestedPairs(CorpusSettings):
     edges: list[int] | None = Field(
         default=None, min_length=1, description="source lengths in words at which the next row by length begins"
     )
+    shuffled: bool = Field(
+        default=False,
+        description="translate the sources a second time with their words in another order, and tell for how many the "
+        "translation stays the same (`unmoved`)",
+    )
 
 
 class TranslationSettings(RunSettings):
@@ -30,6 +35,7 @@ class TranslationSettings(RunSettings):
         "perplexity": "min",
         "entropy": "min",
         "aer": "min",
+        "unmoved": "min",
     }
 
     task: Literal["translation"] = Field("translation", description="What the model is for.")

@@ -36,6 +36,11 @@ def last_checkpoints(folder: Path, count: int | None) -> list[Path]:
         damage = damage_of(checkpoint)
         if damage is not None:
             raise RunError(f"{checkpoint} is damaged ({damage}); average fewer: --last, or several runs")
+    for checkpoint in found[:wanted]:
+        if not (checkpoint / MODEL).is_file():
+            raise RunError(
+                f"{checkpoint} was written in parts by several processes; resume the run in one, which writes it whole"
+            )
     return [checkpoint / MODEL for checkpoint in found[:wanted]]
 
 

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder `step-00000012` with `model.safetensors`, `optimizer.safetensors`, `state.json` and a
 `manifest.json` that holds the size and sha256 of each. It is filled under another name, flushed to the disk, and
-renamed as the last act.
+renamed as the last act. Where the model was in parts, so are the tensors: `model-1-of-2.safetensors` holds the first
+rows of each of them, and any number of processes can read them together (`parts.py`).
 """
 
 import json
@@ -15,10 +16,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file, save_model
+from safetensors.torch import load_model, save_file, save_model
 
 from regard.errors import RunError
 from regard.files import digest, replace_atomically, sync_folder, write_json
+from regard.training.parts import files_of, named_once, put_whole, read_whole, save_part
+from regard.training.processes import Processes
+from regard.training.sharding import part_of
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _WHOLE = re.compile(r"step-(\d+)")
@@ -31,6 +35,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
     keep: int,
+    together: Processes | None = None,
 ) -> Path:
     """Write one checkpoint, then drop all but the newest `keep`.
 
@@ -41,19 +46,29 @@ def save_checkpoint(
         optimizer: its tensors are saved under their parameters' names.
         state: everything else, as plain JSON.
         keep: how many checkpoints stay.
+        together: the processes that write, each its part of a sharded model; None: this one writes all.
 
     Returns:
         The checkpoint's folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _clear(folder)
     part, target = folder / f".part-{step:08d}", folder / f"step-{step:08d}"
-    part.mkdir()
-    files = [
-        save_weights(part / MODEL, model),
-        replace_atomically(part / OPTIMIZER, lambda to: save_file(_optimizer_tensors(model, optimizer), to)),
-        write_json(part / STATE, state),
-    ]
+    first = together is None or together.first
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+        _clear(folder)
+        part.mkdir()
+    if together is None:
+        save_weights(part / MODEL, model)
+        replace_atomically(part / OPTIMIZER, lambda to: save_file(_optimizer_tensors(model, optimizer), to))
+    else:
+        together.wait()  # for the folder
+        save_part(part / MODEL, named_once(model), together)
+        save_part(part / OPTIMIZER, _optimizer_tensors(model, optimizer), together)
+        together.wait()  # for all files
+    if not first:
+        return target
+    write_json(part / STATE, state)
+    files = sorted(part.iterdir())
     write_json(part / MANIFEST, {file.name: {"bytes": file.stat().st_size, "sha256": digest(file)} for file in files})
     sync_folder(part)
     if target.exists():  # one that was found damaged, and is made anew
@@ -99,7 +114,7 @@ def damage_of(checkpoint: Path) -> str | None:
     """What is wrong with a checkpoint's files, in words; None if nothing is."""
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-        for name in (MODEL, OPTIMIZER, STATE):
+        for name in (*files_of(MODEL, manifest), *files_of(OPTIMIZER, manifest), STATE):
             file, expected = checkpoint / name, manifest[name]
             if file.stat().st_size != expected["bytes"]:
                 return f"{name} has {file.stat().st_size} bytes, not {expected['bytes']}"
@@ -123,18 +138,17 @@ def load_tensors(checkpoint: Path, model: torch.nn.Module, optimizer: torch.opti
     Raises:
         RunError: a file is damaged, or the model is another one; the message names the weights that differ.
     """
-    load_weights(model, checkpoint / MODEL)
-    try:
-        tensors = load_file(checkpoint / OPTIMIZER)
-    except SafetensorError as error:
-        raise RunError(f"{checkpoint / OPTIMIZER} is damaged: {error}") from error
+    put_whole(model, read_whole(checkpoint / MODEL), checkpoint / MODEL)
+    tensors = read_whole(checkpoint / OPTIMIZER)
     names = {parameter: name for name, parameter in model.named_parameters()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     number = {names[parameter]: place for place, parameter in enumerate(parameters)}
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, kind = key.rpartition("/")
-        state.setdefault(number[name], {})[kind] = tensor
+        parameter = parameters[number[name]]
+        of_each = tensor.shape == parameter.shape  # a moment, and not a count of steps
+        state.setdefault(number[name], {})[kind] = part_of(tensor, parameter) if of_each else tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -13,6 +13,7 @@ from regard.training.processes import Processes
 from regard.training.randomness import random_state, restore_random_state
 from regard.training.run import RunFolder
 from regard.training.settings import CHANGEABLE, TrainingSettings
+from regard.training.sharding import Shards, local
 from regard.training.update import Diverged
 
 _FORMAT = 1
@@ -30,6 +31,7 @@ class Keeper:
         settings: of this run; those saved must agree with them.
         seed: the same.
         say: told what a person should know.
+        shards: the model's, if it is in parts; then every process writes its own.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Keeper:
         settings: TrainingSettings,
         seed: int,
         say: Callable[[str], None],
+        shards: Shards | None = None,
     ) -> None:
+        self.shards = shards
         self.run, self.model, self.optimizer, self.processes = run, model, optimizer, processes
         self.say, self.keep = say, settings.keep
         self.options = {"seed": seed, **settings.model_dump(mode="json")}
@@ -61,24 +65,26 @@ class Keeper:
             return
         random = self.processes.gather(random_state(self.processes.device))
         self._refuse_bad_weights(place)
-        if self.processes.first:
-            state = {
-                "format": _FORMAT,
-                "place": place.to_json(),
-                "options": self.options,
-                "world": self.world,
-                "plan": self.plan,
-                "random": random,
-            }
-            save_checkpoint(self.run.checkpoints, place.step, self.model, self.optimizer, state, self.keep)
+        state = {
+            "format": _FORMAT,
+            "place": place.to_json(),
+            "options": self.options,
+            "world": self.world,
+            "plan": self.plan,
+            "random": random,
+        }
+        together = self.processes if self.shards else None
+        if together or self.processes.first:
+            save_checkpoint(self.run.checkpoints, place.step, self.model, self.optimizer, state, self.keep, together)
         self.processes.wait()
         self.saved = place.step
 
     def save_best(self, place: Place) -> None:
         """Make the weights the run's own, `model.safetensors`."""
         self._refuse_bad_weights(place)
-        if self.processes.first:
-            save_weights(self.run.weights, self.model)
+        whole = self.shards.gather() if self.shards else self.model
+        if self.processes.first and whole is not None:
+            save_weights(self.run.weights, whole)
 
     def restore(self) -> Place:
         """Put everything back as the newest whole checkpoint has it; without one, the run starts over.
@@ -139,8 +145,13 @@ class Keeper:
 
     def _refuse_bad_weights(self, place: Place) -> None:
         for name, weights in self.model.state_dict().items():
-            if weights.is_floating_point() and not weights.isfinite().all():
+            if weights.is_floating_point() and not self._finite(local(weights)):
                 raise Diverged(
                     f"after step {place.step} the weights {name!r} are not finite and were not saved; the last "
                     "checkpoint is from before. Try a lower learning_rate or a smaller clip"
                 )
+
+    def _finite(self, part: torch.Tensor) -> bool:
+        """Whether the weights are finite; of a model in parts, all parts of them, so that all processes agree."""
+        good = part.isfinite().all()
+        return bool(good) if self.shards is None else not self.processes.sum((~good).float()).item()

@@ -22,6 +22,7 @@ from regard.training.randomness import seed_everything, undisturbed
 from regard.training.run import RunFolder
 from regard.training.schedule import learning_rate
 from regard.training.settings import TrainingSettings
+from regard.training.sharding import Shards
 from regard.training.update import Objective, Updater
 
 Validate = Callable[[nn.Module], dict[str, float]]
@@ -43,7 +44,9 @@ def train(
 
     The promise of bits holds on one machine, with one number of threads and processes, on the CPU, for runs bound by
     steps or epochs; one bound by minutes of either kind resumes with the time it has spent. Under `torchrun` each
-    process takes every n-th row of every batch, and the sums are those of one process.
+    process takes every n-th row of every batch, and the sums are those of one process. With `settings.shard` each holds
+    a part of the weights besides, and keeps the shape of its part afterwards; the checkpoints are in parts, too, and
+    any number of processes can go on with them.
 
     Args:
         run: the folder that is written to.
@@ -77,15 +80,16 @@ def train(
     seed_everything(seed, processes.rank)
     model.to(processes.device).train()
     processes.copy_from_first(model)
+    shards = Shards(model, processes) if settings.shard and processes.count > 1 else None
     optimizer = make_optimizer(model, settings)
     reader = Reader(batches, settings.accumulation)
     teller = progress if not isinstance(progress, str) else reporter(progress)
     if not processes.first:
         teller = reporter("silent")
-    keeper = Keeper(run, model, optimizer, reader, processes, settings, seed, teller.say)
+    keeper = Keeper(run, model, optimizer, reader, processes, settings, seed, teller.say, shards)
     place = keeper.restore() if resume else Place()
     bounds = Bounds(settings, reader.steps(0))
-    updater = Updater(model, objective, optimizer, batches, processes, settings)
+    updater = Updater(model, objective, optimizer, batches, processes, settings, sharded=shards is not None)
 
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(Watch())
@@ -99,7 +103,8 @@ def train(
             """Validate, keep the weights if they are the best, and save the place."""
             best = True
             if validate is not None:
-                place.metrics = processes.tell(_metrics(validate, model, processes))
+                whole = model if shards is None else shards.gather()
+                place.metrics = processes.tell(_metrics(validate, whole, processes))
                 best = place.judge(_monitored(place.metrics, settings.monitor), settings.better)
                 teller.validated(place.step, place.metrics, best)
                 if log:
@@ -198,8 +203,8 @@ def _due(place: Place, settings: TrainingSettings) -> bool:
     return place.step % settings.validate_every == 0
 
 
-def _metrics(validate: Validate, model: nn.Module, processes: Processes) -> dict[str, float] | None:
-    if not processes.first:
+def _metrics(validate: Validate, model: nn.Module | None, processes: Processes) -> dict[str, float] | None:
+    if model is None or not processes.first:
         return None
     model.eval()
     try:

@@ -9,8 +9,9 @@ UNBOUNDED_EPOCHS = 20
 
 _BOUNDS = ("steps", "epochs", "minutes", "processor_minutes")
 
-CHANGEABLE = frozenset({*_BOUNDS, "patience", "keep", "save_every", "log_every"})
-"""Settings that may differ on resume: when to end, and what is written. All others would make another run of it.
+CHANGEABLE = frozenset({*_BOUNDS, "patience", "keep", "save_every", "log_every", "shard", "recompute"})
+"""Settings that may differ on resume: when to end, what is written, and where the numbers lie. All others would make
+another run of it.
 
 A moved end moves the decay from the resumed step on (but for `none` and `inverse_sqrt`, which know no end).
 """
@@ -71,6 +72,16 @@ class TrainingSettings(BaseModel):
         default=1, gt=0, description="Batches joined into one update, with exactly the gradient of the one big batch."
     )
     smoothing: float = Field(default=0.0, ge=0, lt=1, description="Label smoothing, for the task's loss.")
+    shard: bool = Field(
+        default=False,
+        description="Of several processes (`torchrun`) each holds a part of the weights, gradients and moments (FSDP); "
+        "otherwise each holds all of them (DDP).",
+    )
+    recompute: bool = Field(
+        default=False,
+        description="Compute the activations of a Transformer's layers anew in the backward pass: less memory, the "
+        "same gradients, about a third more time.",
+    )
     precision: Literal["fp32", "bf16"] = Field(
         default="fp32", description="What the model computes in; its weights and their updates stay in fp32."
     )

@@ -12,6 +12,7 @@ from regard.errors import RegardError
 from regard.training.place import Batches, Sums
 from regard.training.processes import Processes
 from regard.training.settings import TrainingSettings
+from regard.training.sharding import full
 
 
 class Diverged(RegardError):
@@ -51,6 +52,8 @@ class Updater:
         batches: where items are loaded from.
         processes: those that share each batch.
         settings: `clip` and `precision`.
+        sharded: the model is in parts: a process that has no row computes one all the same, since the others wait for
+            its part of the weights, and gradients are summed where they arise.
     """
 
     def __init__(
@@ -61,7 +64,9 @@ class Updater:
         batches: Batches,
         processes: Processes,
         settings: TrainingSettings,
+        sharded: bool = False,
     ) -> None:
+        self.sharded = sharded
         self.model, self.objective, self.optimizer = model, objective, optimizer
         self.batches, self.processes, self.settings = batches, processes, settings
         self._parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -85,30 +90,41 @@ class Updater:
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=self._exact, device=self.processes.device)
         for indices in parts:
-            rows = self.processes.share(indices)
-            if rows:
+            if rows := self.processes.share(indices):
                 self._learn(rows, sums)
+            elif self.sharded:
+                self._accompany(indices[:1])
         loss, tokens, correct = self.processes.sum(sums).tolist()
-        self.processes.sum_gradients(self._parameters)
+        if not self.sharded:
+            self.processes.sum_gradients(self._parameters)
         norm = self._apply(tokens, learning_rate, loss, name) if tokens else 0.0
         seconds, processor_seconds = time.perf_counter() - started, time.process_time() - worked
         return Sums(loss, tokens, correct, norm, 1, seconds, processor_seconds)
 
     def _learn(self, rows: list[int], sums: Tensor) -> None:
-        device = self.processes.device
-        batch = self.batches.load(rows).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
-            outcome = self.objective(self.model, batch)
+        outcome = self._objective(rows)
         if not outcome.count:  # nothing to learn from, and a loss of nothing may be anything
+            if self.sharded:
+                (0 * outcome.total).backward()
             return
         outcome.total.backward()
         sums += torch.stack([value.detach().to(sums) for value in (outcome.total, outcome.count, outcome.correct)])
+
+    def _accompany(self, rows: list[int]) -> None:
+        """Take part in what the others compute, and add nothing to it."""
+        (0 * self._objective(rows).total).backward()
+
+    def _objective(self, rows: list[int]) -> Objective:
+        device = self.processes.device
+        batch = self.batches.load(rows).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
+            return self.objective(self.model, batch)
 
     def _apply(self, tokens: float, learning_rate: float, loss: float, name: str) -> float:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         torch._foreach_div_(gradients, tokens)
         length = nn.utils.get_total_norm(gradients)
-        norm = length.item()
+        norm = full(length).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = "gradient" if math.isfinite(loss) else "loss"
             raise Diverged(
