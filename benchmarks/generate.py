@@ -14,6 +14,7 @@ import torch
 
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
+from regard.layers.layout import lay_out_for_steps
 from regard.models.transformer import TransformerLanguageModel
 from regard.models.transformer_settings import TransformerFields
 from turns import in_turns, tell
@@ -89,6 +90,7 @@ def same_weights(theirs: Any, sizes: Sizes) -> TransformerLanguageModel:
             mine.weight.copy_(given.weight.T if turned else given.weight)
             if getattr(given, "bias", None) is not None:
                 mine.bias.copy_(given.bias)
+    lay_out_for_steps(ours)  # as a language model's run folder is loaded
     return ours
 
 

@@ -9,6 +9,7 @@ from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError
+from regard.layers.layout import lay_out_for_steps
 from regard.models.language_models import Model, build_language_model
 from regard.tasks.config import check
 from regard.tasks.going_on import go_on
@@ -205,4 +206,5 @@ def load_writer(folder: str | Path) -> Writer:
     tokenizer = load_tokenizer(run.tokenizers)
     model = build_language_model(settings.model, len(tokenizer))
     load_weights(model, run.weights)
+    lay_out_for_steps(model)
     return Writer(model, tokenizer, settings)
