@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regard.data.lines import ByteStream
 
 STANDARD_INPUT = "standard input"
-_ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".tsv", ".jsonl")
+_ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".tsv", ".csv", ".json", ".jsonl")
 
 
 def lines_of(given: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ Choice 0 ends an answer, choice n is the n-th point. A choice that is not open h
 as in use. Some choice is always open.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,6 +40,7 @@ class Sets(NamedTuple):
         return Sets(torch.nn.functional.pad(real, (1, 0)), torch.nn.functional.pad(rank, (1, 0), value=-1))
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Three functions without a state of their own."""
 

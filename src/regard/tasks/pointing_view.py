@@ -109,7 +109,7 @@ def _pointer(points: Set, answer: Answer, weights: np.ndarray, words: dict[str, 
 
 def _name(number: int, point: np.ndarray) -> str:
     """A number by itself, a point by its number."""
-    return f"{point[0]:g}" if len(point) == 1 else str(number)
+    return f"{point[0]:.4g}" if len(point) == 1 else str(number)
 
 
 def _steps(problem: Problem, answer: Answer) -> list[list[Answer]]:

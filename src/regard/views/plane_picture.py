@@ -6,6 +6,7 @@ Lengths are in inches, text sizes in points.
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from regard.views.curves import COLORS
 from regard.views.fonts import drawable, families
@@ -19,6 +20,7 @@ _MARGIN = 0.28  # for labels at the rim
 _TITLE = 0.3
 _LEAST = 1.6  # of the width, so that a title has room
 _INK, _FRAME = "#16181d", "#dfe2e8"
+_HALO = withStroke(linewidth=2.5, foreground="white")  # a label stays readable on a line
 
 
 @dataclass(frozen=True)
@@ -70,4 +72,4 @@ def draw_plane(drawn: Figure, panel: PlanePanel, left: float, top: float) -> Non
     for mark in layout.marks:
         label = drawable(shorten(visible(mark.label), 12))
         axes.annotate(label, (mark.x, mark.y), (3.5, 3.5), textcoords="offset points", size=LABEL_SIZE, color=_INK,
-                      family=families(label), parse_math=False, usetex=False, zorder=3)  # fmt: skip
+                      family=families(label), path_effects=[_HALO], parse_math=False, usetex=False)  # fmt: skip

@@ -23,7 +23,9 @@ from regard.data.points.tours import shortest_tours, tour_lengths
 from regard.errors import ConfigError, DataError, nearest
 
 Rule = Literal["each_once", "at_most_once", "triangles"]
-Set = Float[np.ndarray, "points axes"]
+Set = np.ndarray
+"""One set, `(points, axes)`; sets of several sizes stand in one list, so the sizes are not in the type."""
+
 Answer = list[int]
 
 

@@ -98,7 +98,7 @@ def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: st
     except json.JSONDecodeError as error:
         raise DataError(f"{origin}: this is no JSON: {error}") from error
     # A list of sets is nested one deeper than a set.
-    several = isinstance(content, list) and content and _depth(content) > problem.axes
+    several = isinstance(content, list) and (not content or _depth(content) > problem.axes)
     for number, entry in enumerate(content if several else [content], start=1):
         place = f"{origin}, set {number}" if several else origin
         yield _checked(_points(entry, problem, place), problem, place)
@@ -128,6 +128,5 @@ def _points(entry: Any, problem: Problem, place: str) -> list[list[float]]:
 
 def _checked(points: list[list[float]], problem: Problem, place: str) -> Set:
     if len(points) < problem.least:
-        what = "numbers" if problem.axes == 1 else "points"
-        raise DataError(f"{place}: a set of {len(points)}; {problem.name} needs {problem.least} {what} or more")
+        raise DataError(f"{place}: a set of {len(points)}; {problem.name} needs {problem.least} or more")
     return np.array(points, dtype=np.float64)
