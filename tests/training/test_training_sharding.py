@@ -56,7 +56,7 @@ def test_a_sharded_run_goes_on_in_one_process_and_back(tmp_path):
     """Weights and moments lie in parts; one process reads them, and two read what one wrote."""
     torch.set_num_threads(1)
     run(tmp_path / "one", steps=9)
-    on_two(tmp_path / "two", steps=3, shard=True)
+    on_two(tmp_path / "two", steps=3, save_every=1, shard=True)
     [newest, *_] = checkpoints(tmp_path / "two" / "checkpoints")
     names = {file.name for file in newest.iterdir()}
     assert {"model-1-of-2.safetensors", "model-2-of-2.safetensors", "optimizer-2-of-2.safetensors"} <= names
