@@ -16,6 +16,8 @@ SIZES = [
     "model.feed_forward_dim=24",
     "model.initial=fan_in",
     "model.word_dropout=0.1",
+    "training.steps=6",
+    "training.save_every=3",
 ]
 
 
@@ -29,9 +31,9 @@ def transformer(regard, files, tmp_path_factory):
 
 
 def test_it_translates_line_by_line_whatever_the_batch(regard, transformer, files):
-    lines = "".join((files / "test.en").read_text(encoding="utf-8").splitlines(keepends=True)[:7])
+    lines = "".join((files / "test.en").read_text(encoding="utf-8").splitlines(keepends=True)[:3])
     whole = regard("translate", transformer, "-", "--beam", 2, stdin=lines).stdout
-    assert whole.count("\n") == 7
+    assert whole.count("\n") == 3
     assert regard("translate", transformer, "-", "--beam", 2, "--batch", 1, stdin=lines).stdout == whole
 
 
