@@ -151,7 +151,7 @@ def test_a_table_says_where_a_row_stops():
     two = Outcome(study.rows[1], 0, {"exact": 0.5}, lengths(0.5, 0.25), {}, None, "sequences", "length")
     heads, rows = table(study, [one, two])
     assert heads == ["row", "", "exact", "remark"]
-    assert rows == [["learned", "learned", "1.0000", "stops at 5: too long"], ["rotary", "rotary", "0.5000", ""]]
+    assert rows == [["one", "learned", "1.0000", "stops at 5: too long"], ["two", "rotary", "0.5000", ""]]
     text = markdown(study, [one, two])
     assert "| learned | 1 | stops |" in text and "| rotary | 0.5 | 0.25 |" in text
     assert "learned stops at 5: too long" in text and "exact by length:" in text

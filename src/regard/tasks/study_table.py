@@ -47,7 +47,8 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
         for row, those in by_row(outcomes)
         if (lengths.rows is None or row.name in lengths.rows) and any(one.lengths for one in those)
     ]
-    first = next((one for _, those in shown for one in those if one.lengths), None)
+    every = [one for _, those in shown for one in those]
+    first = max(every, key=lambda one: len(one.lengths), default=None)  # one that stops may have fewer rows
     buckets = first.lengths if first is not None else []
     column = next(iter(buckets[0])) if buckets else ""
     places = [bucket[column] for bucket in buckets]
