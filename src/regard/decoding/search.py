@@ -93,6 +93,7 @@ def search(
     totals = np.zeros((len(live), 1))  # log-probabilities: (items, places); −inf where no hypothesis lives
     cuts = np.full(len(live), -np.inf)
     furthest = np.array([float(length_norm(item.limit, settings)) for item in live])
+    ends = np.array([item.limit for item in live])
     slots = {item.number: slot for slot, item in enumerate(live)}
     steps = 0
     while live:
@@ -103,17 +104,18 @@ def search(
 
         before, totals = totals, chosen.totals.copy()
         ended = (chosen.ids == end) & (totals > -np.inf)
-        # Coverage only takes away, so what falls behind without it need not be scored.
-        worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
-        for slot, place in np.argwhere(worthy).tolist():
-            live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
-            cuts[slot] = live[slot].cut
-        totals[ended] = -np.inf
+        if ended.any():
+            # Coverage only takes away, so what falls behind without it need not be scored.
+            worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
+            for slot, place in np.argwhere(worthy).tolist():
+                live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
+                cuts[slot] = live[slot].cut
+            totals[ended] = -np.inf
 
         best = totals.max(axis=1)
         # The most that a live hypothesis can reach: it loses nothing more, and spreads its loss over all it may have.
         beaten = best / furthest < cuts
-        done = beaten | (best == -np.inf) | np.array([item.limit == steps for item in live])
+        done = beaten | (best == -np.inf) | (ends == steps)
         for slot in np.flatnonzero(done & ~beaten).tolist():
             # Where the model allows no continuation at all, the hypotheses of the step before are what there is.
             stuck = best[slot] == -np.inf and not ended[slot].any()
@@ -126,8 +128,8 @@ def search(
         stay = np.flatnonzero(~done)
         state = follow(step.state, stay, chosen.parents, len(live), before.shape[1])
         inputs = torch.from_numpy(chosen.ids[stay].reshape(-1, 1)).to(device)
-        totals, cuts, furthest = totals[stay], cuts[stay], furthest[stay]
-        if done.any():
+        if len(stay) < len(live):
+            totals, cuts, furthest, ends = totals[stay], cuts[stay], furthest[stay], ends[stay]
             live = [live[slot] for slot in stay.tolist()]
             slots = {item.number: slot for slot, item in enumerate(live)}
     return results
@@ -144,15 +146,14 @@ def _choose(
 ) -> Chosen:
     logits = step.logits[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    banned = [*forbidden, end] if steps < settings.min_length else list(forbidden)
     choices = logits.shape[1]
-    outside = [one for one in {*forbidden, end} if not 0 <= one < choices]
-    if outside:
-        raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {min(outside)}")
+    if not 0 <= end < choices or not all(0 <= one < choices for one in forbidden):
+        outside = min(one for one in {*forbidden, end} if not 0 <= one < choices)
+        raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {outside}")
     mask = None
-    if banned:
+    if forbidden or steps < settings.min_length:
         mask = torch.zeros(choices, dtype=torch.bool)
-        mask[banned] = True
+        mask[[*forbidden, end] if steps < settings.min_length else list(forbidden)] = True
         mask = mask.to(logits.device)
     if settings.sample:
         uniforms = np.stack([item.random.random(settings.beam) for item in live])
