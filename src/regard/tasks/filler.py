@@ -110,12 +110,20 @@ class Filler:
     def read(self, text: str, line: int = 1) -> Gapped:
         """A line in pieces, as a line of its own."""
         normal = normalize(text)
-        # A character that no text of the training has, and that no word holds: one unknown piece in every tokenizer.
+        # A character that the text has nowhere else, for private use: a word of its own in every tokenizer.
         hole = next(chr(code) for code in count(0xE000) if chr(code) not in normal)
         encoded = self.tokenizer.encode(normal.replace(MASK, hole))
-        ids = [self.model.mask if piece.strip() == hole else one for one, piece in _pairs(encoded.ids, encoded.pieces)]
-        pieces = [MASK if one == self.model.mask else piece for one, piece in _pairs(ids, encoded.pieces)]
-        ids, pieces = [END, *ids, END], [_NEWLINE, *pieces, _NEWLINE]
+        ids, pieces = [END], [_NEWLINE]
+        for one, piece in _pairs(encoded.ids, encoded.pieces):
+            hidden = hole in piece
+            if hidden and self.tokenizer.kind == "bpe" and pieces[-1] == " ":
+                # A piece has the space before it in it, and so has what is hidden.
+                ids.pop()
+                pieces.pop()
+            ids.append(self.model.mask if hidden else one)
+            pieces.append(MASK if hidden else piece)
+        ids.append(END)
+        pieces.append(_NEWLINE)
         most, note = self.settings.data.window, None
         if len(ids) > most:
             note = f"{len(ids)} pieces, line ends among them, are more than the model's {most}; it is left as it is"
