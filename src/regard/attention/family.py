@@ -129,7 +129,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("none: a pointer", "不读取：指针"),
         here='Attention(score("additive", query_dim=128, key_dim=128, hidden_dim=128))  # value=None',
-        later=Text("the solver of sorting, hulls and tours", "求解排序、凸包与旅行商的模型"),
+        model="regard.models.pointer",
     ),
     System(
         name="lstmn",
