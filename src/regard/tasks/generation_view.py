@@ -87,6 +87,6 @@ def generation_view(
         words["likely"],
         words["step"],
         words["rank"],
-        texts=[[row, *map(spell, each)] for row, each in zip(rows, ids.tolist(), strict=True)],
+        texts=[["", *(visible(spell(one)) for one in each)] for each in ids.tolist()],  # the row says what was written
     )
     return View("generation", words["title"], [*matrices, likely], notes, language)

@@ -183,7 +183,8 @@ def _head(scope: str, label: str) -> str:
 
 def _cells(values: list[float], levels: list[float], texts: Sequence[str]) -> str:
     shades = (f"{'ab'[level < 0]}{round(abs(level) * _STEPS)}" for level in levels)
-    before = [f"<b><bdi>{escape(visible(text))}</bdi></b> " for text in texts] or [""] * len(values)
+    words = texts or [""] * len(values)
+    before = [f"<b><bdi>{escape(visible(text))}</bdi></b> " if text else "" for text in words]
     return "".join(
         f"<td class={'none' if math.isnan(value) else strength}>{text}{_number(value)}"
         for value, strength, text in zip(values, shades, before, strict=True)

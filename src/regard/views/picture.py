@@ -168,7 +168,7 @@ def _cells(axes: Axes, panel: Panel, scale: Scale) -> None:
             continue  # the shade says it; a field of zeros would drown the rest
         background = to_hex(tuple(colors[row, column].tolist()))
         text = brief(number)
-        if panel.matrix.texts:
+        if panel.matrix.texts and panel.matrix.texts[row][column]:
             text = drawable(shorten(visible(panel.matrix.texts[row][column]), _LONGEST_TEXT)) + "\n" + text
         axes.text(column, row, text, ha="center", va="center", size=_NUMBER_SIZE, color=ink(background),
                   family=families(text), parse_math=False, usetex=False)  # fmt: skip

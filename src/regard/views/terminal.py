@@ -85,7 +85,7 @@ def _matrix_lines(
         numbers = [[brief(value) for value in row] for row in matrix.values.tolist()]
     if matrix.texts:
         numbers = [
-            [f" {anchored(visible(text))} {number}" for text, number in zip(*row, strict=True)]
+            [f" {anchored(visible(text))} {number}" if text else number for text, number in zip(*row, strict=True)]
             for row in zip(matrix.texts, numbers, strict=True)
         ]
     levels = scale.levels(matrix.values).tolist()

@@ -58,7 +58,8 @@ class Matrix:
         title: what this matrix is, e.g. the sentence or the head.
         row_axis: what a row is; empty for the default of the view's kind.
         column_axis: what a column is, likewise.
-        texts: what stands in each cell before its number, such as a word beside its probability; none if empty.
+        texts: what stands in each cell before its number, such as a word beside its probability; an empty text is
+            none, and so are no texts at all.
 
     Raises:
         ShapeError: the values are no matrix, or a number of labels or texts differs from the matrix's size.
