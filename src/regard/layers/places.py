@@ -69,7 +69,7 @@ class Places:
         if kind == "rotate":
             turn = position.at(self.of_queries)
         positions = (self.of_queries, self.of_keys) if scored else None
-        narrow = window is not None and keys > window
+        narrow = window is not None and (torch.compiler.is_compiling() or keys > window)
         plain = self.keep is None and self.documents is None and not narrow
         if plain and (not causal or self.queries in (1, keys)):
             return Sight(None, causal and self.queries > 1, bias, turn, positions)
@@ -90,7 +90,9 @@ class Places:
         return seen.unsqueeze(-3) if seen.ndim == 3 else seen[None, None]
 
     def let_go(self, window: int | None) -> int:
-        """How many of the first slots no later position will see."""
+        """How many of the first slots no later position will see; a graph cannot know, and keeps them hidden."""
+        if torch.compiler.is_compiling():
+            return 0
         keys = self.of_keys.shape[1]
         if window is None or keys <= window:
             return 0

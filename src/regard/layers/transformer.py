@@ -196,8 +196,8 @@ class Stack(nn.Module):
             raise ConfigError("a stack with cross-attention takes memory=, one without it takes none")
         if cache is not None and not self.causal:
             raise ConfigError("a cache continues a text, so it belongs to a causal stack")
-        if cache is not None and len(cache.counted) != len(x):
-            raise ShapeError(f"the cache has {len(cache.counted)} rows, x has shape {tuple(x.shape)}")
+        if cache is not None and cache.counted.shape[0] != x.shape[0]:
+            raise ShapeError(f"the cache has {cache.counted.shape[0]} rows, x has shape {tuple(x.shape)}")
         if cache is not None and documents is not None:
             raise ConfigError("packed documents are read at once: give documents= or cache=, not both")
         places = Places.of(x, keep, cache, documents)
