@@ -278,7 +278,7 @@ class Translator:
                 raise RegardError(
                     "a posterior is of one recurrent translator, whose word comes from one look at the source; a "
                     "Transformer looks with every layer and head, and several runs as one have no look of their own. "
-                    "Leave the posterior out, or give one recurrent run"
+                    "Leave the posterior out, or give one run of a recurrent translator"
                 )
             weights: Tensor | None = posterior_of(decoder, memory, inputs, wanted).cpu()
         else:
