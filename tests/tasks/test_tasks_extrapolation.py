@@ -21,6 +21,7 @@ from regard.tasks.solver import Solver
 from regard.tasks.studies import Study, find, find_all
 from regard.tasks.study import Outcome
 from regard.tasks.study_table import lengths_view, markdown, table, to_json
+from regard.tasks.translation import TASK as TRANSLATION
 
 STUDIES = find_all("extrapolation")
 KINDS = ["none", "learned", "sinusoidal", "shaw", "t5", "alibi", "rotary"]
@@ -114,6 +115,15 @@ def test_the_rows_differ_in_positions_alone(study):
         assert dict(leaves(row.config)) == {"model.position": row.name}
         trained = 2 * made.data.longest if study.task == "algorithms" else made.data.window
         assert made.model.position == row.name and made.model.context == trained <= 64
+
+
+def test_the_study_of_order_asks_every_kind_and_shuffles():
+    study = find("order")
+    assert sorted(row.name for row in study.rows) == sorted(KINDS)
+    assert study.evaluate["shuffled"] and "unmoved" in study.columns
+    for row in study.rows:
+        made = check(settings_of("translation"), study.experiment(row).config, also=TRANSLATION.faults)
+        assert (made.model.kind, made.model.position) == ("transformer", row.name)
 
 
 def test_together_with_order_they_train_for_twenty_minutes_at_most():
