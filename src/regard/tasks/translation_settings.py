@@ -1,6 +1,6 @@
 """The settings of a run of translation, and of its tests."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -48,6 +48,15 @@ class TranslationSettings(RunSettings):
         allow_inf_nan=False,
         description="Weight of the loss that teaches the attention the links of the data; 0: none.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_kind(cls, given: Any) -> Any:
+        """Settings from before there were kinds are those of a recurrent translator."""
+        model = given.get("model") if isinstance(given, dict) else None
+        if isinstance(model, dict) and "kind" not in model:
+            return {**given, "model": {"kind": RecurrentSettings().kind, **model}}
+        return given
 
     @model_validator(mode="after")
     def _fit(self) -> "TranslationSettings":
