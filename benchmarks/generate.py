@@ -16,7 +16,7 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.layers.layout import lay_out_for_steps
 from regard.models.transformer import TransformerLanguageModel
-from regard.models.transformer_settings import TransformerFields
+from regard.models.transformer_settings import TransformerLanguageSettings
 from turns import in_turns, tell
 
 END = 3
@@ -68,7 +68,7 @@ def gpt2(sizes: Sizes) -> Any:
 
 def same_weights(theirs: Any, sizes: Sizes) -> TransformerLanguageModel:
     """regard's language model with the weights of theirs."""
-    settings = TransformerFields(
+    settings = TransformerLanguageSettings(
         dim=sizes.dim,
         heads=sizes.heads,
         layers=sizes.layers,

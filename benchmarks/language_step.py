@@ -21,7 +21,7 @@ from torch import nn
 from regard.data.stream import WindowBatches
 from regard.layers.objective import Objective
 from regard.models.transformer import TransformerLanguageModel
-from regard.models.transformer_settings import TransformerFields
+from regard.models.transformer_settings import TransformerLanguageSettings
 from regard.training.optimizer import make_optimizer
 from regard.training.processes import Processes
 from regard.training.settings import TrainingSettings
@@ -67,7 +67,7 @@ def nanogpt(file: Path, sizes: Sizes) -> Any:
 
 def same_weights(theirs: Any, sizes: Sizes) -> TransformerLanguageModel:
     """regard's language model with the weights of theirs."""
-    settings = TransformerFields(
+    settings = TransformerLanguageSettings(
         dim=sizes.dim,
         heads=sizes.heads,
         layers=sizes.layers,

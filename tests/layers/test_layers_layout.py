@@ -3,13 +3,13 @@ from torch import nn
 
 from regard.layers.layout import lay_out_for_steps
 from regard.models.transformer import TransformerLanguageModel
-from regard.models.transformer_settings import TransformerFields
+from regard.models.transformer_settings import TransformerLanguageSettings
 
 
 def test_weights_lie_otherwise_and_are_the_same(tmp_path):
     """Shapes, numbers, sharing and what is saved stay; widening layers lie by their inputs."""
     torch.manual_seed(0)
-    model = TransformerLanguageModel(TransformerFields(dim=6, heads=3, layers=1, dropout=0.0), 31).eval()
+    model = TransformerLanguageModel(TransformerLanguageSettings(dim=6, heads=3, layers=1, dropout=0.0), 31).eval()
     ids = torch.randint(1, 31, (2, 5))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     logits = model.read(ids, model.start(None, 2).moving)[0]

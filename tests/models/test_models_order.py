@@ -6,15 +6,15 @@ import torch
 from regard.models.sequences import build
 from regard.models.transformer import TransformerEncoder, TransformerLanguageModel
 from regard.models.transformer_sequence_settings import TransformerSequenceSettings
-from regard.models.transformer_settings import TransformerFields
+from regard.models.transformer_settings import TransformerLanguageSettings
 
 KINDS = ("sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")
 IDS = torch.tensor([[5, 9, 7, 11, 6]])
 ORDER = [3, 0, 4, 2, 1]
 
 
-def tiny(position: str) -> TransformerFields:
-    return TransformerFields(dim=12, heads=2, layers=2, position=position, dropout=0.0)
+def tiny(position: str) -> TransformerLanguageSettings:
+    return TransformerLanguageSettings(dim=12, heads=2, layers=2, position=position, dropout=0.0)
 
 
 def moved(model, read) -> float:

@@ -11,7 +11,12 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
 from regard.models.transformer import TransformerEncoder, TransformerLanguageModel, TransformerTranslator
-from regard.models.transformer_settings import TransformerFields, TransformerTranslatorSettings, vaswani2017
+from regard.models.transformer_settings import (
+    TransformerFields,
+    TransformerLanguageSettings,
+    TransformerTranslatorSettings,
+    vaswani2017,
+)
 
 WORDS = 23
 POSITIONS = ["none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"]
@@ -28,7 +33,7 @@ def noisy(model):
 
 def language(**chosen):
     settings = {"dim": 12, "heads": 6, "key_heads": 3, "layers": 2, "dropout": 0.0, "feed_forward_dim": 17}
-    return noisy(TransformerLanguageModel(TransformerFields(**(settings | chosen)), WORDS))
+    return noisy(TransformerLanguageModel(TransformerLanguageSettings(**(settings | chosen)), WORDS))
 
 
 def translator(**chosen):
@@ -256,6 +261,19 @@ def test_the_base_model_has_its_papers_parameters():
     assert model.decoder.readout.weight is model.decoder.embedding.weight
 
 
+@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+def test_words_begin_no_smaller_than_their_positions(position):
+    """Sinusoids have a mean square of ½ at each feature; vectors of N(0, 0.02²) would drown in them."""
+    torch.manual_seed(3)
+    model = TransformerLanguageModel(TransformerLanguageSettings(dim=64, heads=2, layers=1, position=position), 499)
+    words = model.embedding(torch.arange(499))
+    places = model.stack.position.add(torch.zeros(1, 31, 64), torch.arange(31)[None])
+    assert float(words.detach().std()) == pytest.approx(1.0 if position == "sinusoidal" else 0.02, rel=0.05)
+    assert float(words.detach().square().mean()) > 0.9 * float(places.detach().square().mean())
+    chosen = TransformerLanguageSettings(position="sinusoidal", scale_embedding=False)
+    assert not chosen.scales
+
+
 def test_two_thirds_of_a_block_are_its_feed_forward_W12():
     for heads in (1, 2, 6):
         block = language(dim=12, heads=heads, key_heads=heads, feed_forward_dim=48, bias=False).stack.blocks[0]
@@ -273,6 +291,7 @@ def test_settings_that_do_not_fit_are_refused():
         ({"dim": 9, "heads": 3}, "dim must be even"),
         ({"dim": 9, "heads": 3, "position": "rotary"}, "dim / heads must be even"),
         ({"head": 4}, "Extra inputs are not permitted"),
+        ({"window": 4}, "Extra inputs are not permitted"),  # an encoder looks to both sides
     ]:
         with pytest.raises(ValidationError, match=words):
             TransformerFields(**wrong)

@@ -16,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from regard.layers.transformer import checkpoint_activations  # noqa: E402
 from regard.models.transformer import TransformerLanguageModel  # noqa: E402
-from regard.models.transformer_settings import TransformerFields  # noqa: E402
+from regard.models.transformer_settings import TransformerLanguageSettings  # noqa: E402
 from regard.training.loop import train  # noqa: E402
 from regard.training.run import RunFolder  # noqa: E402
 from regard.training.settings import TrainingSettings  # noqa: E402
@@ -52,7 +52,7 @@ class Walks:
 def build(seed: int = 3) -> TransformerLanguageModel:
     torch.manual_seed(seed)
     return TransformerLanguageModel(
-        TransformerFields(dim=10, heads=2, layers=2, position="sinusoidal", dropout=0), PIECES
+        TransformerLanguageSettings(dim=10, heads=2, layers=2, position="sinusoidal", dropout=0), PIECES
     )
 
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.models.lstm_settings import LSTMSettings
 from regard.models.lstmn_settings import LSTMNSettings
-from regard.models.transformer_settings import TransformerFields
+from regard.models.transformer_settings import TransformerLanguageSettings
 
 
 class LanguageFields(BaseModel):
@@ -29,5 +29,5 @@ class LSTMNLanguageSettings(LanguageFields, LSTMNSettings):
 
 
 LanguageModelSettings = Annotated[
-    LSTMLanguageSettings | LSTMNLanguageSettings | TransformerFields, Field(discriminator="kind")
+    LSTMLanguageSettings | LSTMNLanguageSettings | TransformerLanguageSettings, Field(discriminator="kind")
 ]

@@ -25,7 +25,13 @@ from regard.layers.decoder import State, Step
 from regard.layers.feed_forward import FeedForward
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer import Block, Memory, Stack, Stacked
-from regard.models.transformer_settings import TransformerFields, TransformerParts, TransformerTranslatorSettings
+from regard.models.transformer_settings import (
+    TransformerFields,
+    TransformerLanguageSettings,
+    TransformerParts,
+    TransformerTranslatorSettings,
+    WordParts,
+)
 
 PADDING, UNKNOWN = 0, 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
 SHAW_CLIP = 16  # the largest distance with a vector of its own (Shaw et al. 2018, section 4.1)
@@ -75,11 +81,11 @@ class TransformerLanguageModel(nn.Module):
 
     alignment: str | None = None
 
-    def __init__(self, settings: TransformerFields, vocabulary: int) -> None:
+    def __init__(self, settings: TransformerLanguageSettings, vocabulary: int) -> None:
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
-        self.stack = transformer_stack(settings, settings.layers, causal=True)
+        self.stack = transformer_stack(settings, settings.layers, causal=True, window=settings.window)
         self.readout = _readout(settings, vocabulary, self.embedding if settings.tied else None)
 
     def start(self, memory: None, batch: int) -> State:
@@ -137,7 +143,9 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         self.alignment = f"cross {settings.aligning_layer}"
         self.embedding = Embedding(settings, vocabulary)
-        self.stack = transformer_stack(settings, settings.decoder_layers, causal=True, across=True)
+        self.stack = transformer_stack(
+            settings, settings.decoder_layers, causal=True, across=True, window=settings.window
+        )
         self.readout = _readout(settings, vocabulary, None if settings.tied == "none" else self.embedding)
 
     def start(self, memory: "Source", batch: int) -> State:
@@ -259,10 +267,10 @@ class TransformerTranslator(nn.Module):
 class Embedding(nn.Embedding):
     """A vector an id; times √dim where the settings say so (Vaswani et al. 2017, section 3.4)."""
 
-    def __init__(self, settings: TransformerParts, vocabulary: int) -> None:
+    def __init__(self, settings: WordParts, vocabulary: int) -> None:
         super().__init__(vocabulary, settings.dim)
-        self.scale = math.sqrt(settings.dim) if settings.scale_embedding else 1.0
-        nn.init.normal_(self.weight, std=settings.dim**-0.5 if settings.scale_embedding else 0.02)
+        self.scale = math.sqrt(settings.dim) if settings.scales else 1.0
+        nn.init.normal_(self.weight, std=settings.dim**-0.5 if settings.scales else 0.02)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
         vectors = super().forward(ids)
@@ -279,8 +287,10 @@ def _readout(settings: TransformerParts, vocabulary: int, shared: Embedding | No
     return readout
 
 
-def transformer_stack(settings: TransformerParts, layers: int, *, causal: bool, across: bool = False) -> Stack:
-    """As many blocks as `layers`, as the settings say."""
+def transformer_stack(
+    settings: TransformerParts, layers: int, *, causal: bool, across: bool = False, window: int | None = None
+) -> Stack:
+    """As many blocks as `layers`, as the settings say; see `Stack` for `causal` and `window`."""
     norm = partial(_norm, settings)
     blocks = []
     for _ in range(layers):
@@ -293,7 +303,7 @@ def transformer_stack(settings: TransformerParts, layers: int, *, causal: bool, 
         blocks,
         causal=causal,
         position=_position(settings, causal),
-        window=settings.window if causal else None,
+        window=window,
         norm=norm() if settings.norm_order == "pre" else None,
         dropout=settings.dropout,
     )

@@ -25,7 +25,7 @@ class TransformerSequence(nn.Module):
         super().__init__()
         self.settings = settings
         self.enter = nn.Linear(inputs, settings.dim)
-        self.stack = transformer_stack(settings, settings.layers, causal=True)
+        self.stack = transformer_stack(settings, settings.layers, causal=True, window=settings.window)
         self.readout = nn.Linear(settings.dim, outputs)
 
     def start(self, batch: int) -> Cache:

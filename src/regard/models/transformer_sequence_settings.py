@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from regard.models.transformer_settings import TransformerParts
+from regard.models.transformer_settings import CausalParts
 
 
-class TransformerSequenceSettings(TransformerParts):
+class TransformerSequenceSettings(CausalParts):
     """Causal layers over vectors: every step looks back at all steps so far."""
 
     kind: Literal["transformer"] = Field("transformer", description="a causal Transformer over all steps so far")

@@ -32,11 +32,7 @@ class TransformerParts(BaseModel):
     context: int = Field(
         default=512, ge=1, description="how many positions learned ones know; the others know any number"
     )
-    window: int | None = Field(
-        default=None, ge=1, description="a sliding window: how many keys a query sees, itself counted; all unless given"
-    )
     bias: bool = Field(default=True, description="whether the linear layers and LayerNorms have biases")
-    scale_embedding: bool = Field(default=False, description="word vectors times √dim, as in the paper")
     initial: Literal["small", "fan_in"] = Field(
         default="small",
         description="how linear layers start: small: N(0, 0.02²), as GPT does at width 768; fan_in: N(0, 1/inputs), "
@@ -65,15 +61,42 @@ class TransformerParts(BaseModel):
         return self
 
 
-class TransformerFields(TransformerParts):
-    """One stack of layers: an encoder, or a language model."""
+class CausalParts(TransformerParts):
+    """What layers choose besides that look back only."""
+
+    window: int | None = Field(
+        default=None, ge=1, description="a sliding window: how many keys a query sees, itself counted; all unless given"
+    )
+
+
+class WordParts(TransformerParts):
+    """What models choose besides that read words by a table of vectors."""
+
+    scale_embedding: bool | None = Field(
+        default=None,
+        description="word vectors times √dim, as in the paper; unless given, where positions are sinusoidal: these are "
+        "of size 1 at each feature, and would drown vectors that start small",
+    )
+
+    @property
+    def scales(self) -> bool:
+        """Whether word vectors are multiplied by √dim."""
+        return self.position == "sinusoidal" if self.scale_embedding is None else self.scale_embedding
+
+
+class TransformerFields(WordParts):
+    """One stack of layers over words: an encoder."""
 
     layers: int = Field(default=4, ge=1, description="number of layers")
     tied: bool = Field(default=True, description="one table for what is read and what is written")
 
 
-class TransformerTranslatorSettings(TransformerParts):
-    """An encoder, and a decoder that looks at it."""
+class TransformerLanguageSettings(TransformerFields, CausalParts):
+    """A language model over causal layers."""
+
+
+class TransformerTranslatorSettings(WordParts, CausalParts):
+    """An encoder, and a decoder that looks at it; a window is the decoder's."""
 
     encoder_layers: int = Field(default=4, ge=1, description="layers of the encoder")
     decoder_layers: int = Field(default=4, ge=1, description="layers of the decoder")
