@@ -65,6 +65,12 @@ def test_settings_of_another_kind_are_named(model, message):
     assert message in str(error.value)
 
 
+def test_what_is_not_kept_cannot_be_guided():
+    tree = {"data": {"phrases": {}}, "model": {"kind": "transformer"}, "guided_alignment": 0.1}
+    with pytest.raises(ConfigError, match=r"training\.recompute does not keep"):
+        check(TranslationSettings, {**tree, "training": {"recompute": True}}, also=TASK.faults)
+
+
 def test_a_transformers_attention_is_guided_like_any_other():
     """The value is that of the words; the gradient is that of the words and of the mean of the heads' weights."""
     settings = check(

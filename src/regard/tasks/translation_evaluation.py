@@ -62,8 +62,8 @@ def evaluate(
         search: in place of the run's own.
         batch: sentences computed together; never changes a result.
         edges: source lengths in words at which the next bucket of `lengths` begins; `EDGES` if not given.
-        shuffled: translate the sources in another order of their words, too: `unmoved` is the share of those whose
-            translation stays the same.
+        shuffled: translate the sources in another order of their words, too: `unmoved` is the share of them whose
+            translation stays the same. A source that has no other order, of one word as a rule, is left out of it.
     """
     if not pairs:
         raise DataError("there are no pairs to evaluate on; the files are empty")
@@ -71,7 +71,10 @@ def evaluate(
     translations = translator.translate(sources, search, batch)
     texts = [translation.text for translation in translations]
     readings = translator.score(sources, targets, batch)
-    moved = [one.text for one in translator.translate(_shuffled(sources), search, batch)] if shuffled else None
+    moved: dict[int, str] = {}
+    if shuffled and (orders := _shuffled(sources)):
+        again = translator.translate(list(orders.values()), search, batch)
+        moved = {at: one.text for at, one in zip(orders, again, strict=True)}
     language = language_of(targets)
     linked = _Linked.of(translator, pairs, readings)
 
@@ -85,8 +88,8 @@ def evaluate(
             "exact": exact_match(found, wanted),
             "perplexity": Measured(perplexity(nats, tokens), "", tokens),
         }
-        if moved is not None:
-            measured["unmoved"] = exact_match([moved[at] for at in places], found)
+        if others := [at for at in places if at in moved]:
+            measured["unmoved"] = exact_match([moved[at] for at in others], [texts[at] for at in others])
         tables = [one.alignment for one in read if one.alignment is not None]
         if tables:
             measured["entropy"] = Measured(mean_row_entropy(tables), "", tokens)
@@ -116,7 +119,10 @@ def evaluate(
             {
                 "length": str(bucket),
                 "pairs": bucket.count,
-                **{name: None if bucket.value is None else bucket.value[name].value for name in measured},
+                **{
+                    name: bucket.value[name].value if bucket.value and name in bucket.value else None
+                    for name in measured
+                },
             }
             for bucket in buckets
         ],
@@ -125,9 +131,16 @@ def evaluate(
     )
 
 
-def _shuffled(sources: Sequence[str]) -> list[str]:
-    """The words of each in another order, the same for the same number of the source."""
-    return [" ".join(Chance("order", at).shuffled(source.split())) for at, source in enumerate(sources)]
+def _shuffled(sources: Sequence[str]) -> dict[int, str]:
+    """By number the sources that have another order, with their words in one; the same for the same number."""
+    orders = {}
+    for at, words in enumerate(source.split() for source in sources):
+        if len(set(words)) > 1:
+            chance, mixed = Chance("order", at), words
+            while mixed == words:
+                mixed = chance.shuffled(words)
+            orders[at] = " ".join(mixed)
+    return orders
 
 
 def held_out(run: Path) -> list[Pair]:

@@ -19,8 +19,8 @@ class TestedPairs(CorpusSettings):
     )
     shuffled: bool = Field(
         default=False,
-        description="translate the sources a second time with their words in another order, and tell for how many the "
-        "translation stays the same (`unmoved`)",
+        description="translate the sources a second time with their words in another order, and tell for how many of "
+        "those that have one the translation stays the same (`unmoved`)",
     )
 
 
@@ -61,6 +61,10 @@ class TranslationSettings(RunSettings):
     @model_validator(mode="after")
     def _fit(self) -> "TranslationSettings":
         if not isinstance(self.model, RecurrentSettings):
+            if self.guided_alignment and self.training.recompute:
+                raise ValueError(
+                    "guided_alignment teaches where layers look, which training.recompute does not keep; leave one out"
+                )
             return self  # a Transformer attends, its weights can be taught, and every word is read after the right ones
         if self.search.coverage_penalty and not self.model.attends:
             raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
