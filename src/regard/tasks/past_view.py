@@ -70,5 +70,7 @@ def past_view(matrices: Sequence[Matrix], kind: str, notes: Sequence[str] = (), 
         RegardError: the model does not attend.
     """
     if not matrices:
-        raise RegardError(f"this model looks back at nothing: model.kind is {kind}. Train one of model.kind=lstmn")
+        raise RegardError(
+            f"this model looks back at nothing: model.kind is {kind}. Train one of model.kind=lstmn or transformer"
+        )
     return View("attention", _TITLE[language], matrices, notes, language)
