@@ -9,6 +9,8 @@ import torch
 from regard.data.points.batches import PointBatch
 from regard.data.points.problem import problem_of
 from regard.errors import ConfigError, DataError
+from regard.models.pointer import PointerNetwork
+from regard.models.pointer_settings import PointerSettings
 from regard.tasks.config import check
 from regard.tasks.fit import fit
 from regard.tasks.load import load
@@ -112,6 +114,15 @@ def test_the_loss_is_the_sum_of_the_right_choices():
     expected = -sum(logs[row, step, item + 1] for row, answer in enumerate(answers) for step, item in enumerate(answer))
     assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)  # the end's is 0
     assert int(found.count) == 5 + 1 + 3 + 1
+
+
+def test_points_that_single_precision_cannot_tell_apart_can_be_learned_k3():
+    """Points 3 and 4 have one x in float32, the fourth is lower: so it is left of the third, for model and answer."""
+    points = np.array([[0.0, 0.2], [1.0, 0.5], [0.3, 0.9], [0.3 + 1e-12, 0.1], [0.6, 1.0]])
+    answers = problem_of("delaunay").answers(points[None])
+    assert answers == [[0, 3, 2, 3, 2, 1, 2, 4, 1]]
+    model = PointerNetwork(PointerSettings(width=8), 2, "triangles", 5)
+    assert torch.isfinite(from_answers(model, PointBatch.of([points], answers)).total)
 
 
 def test_reinforce_has_the_gradient_of_the_expected_length():

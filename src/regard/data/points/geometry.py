@@ -12,8 +12,13 @@ Points = Float[np.ndarray, "points 2"]
 
 
 def leftmost_first(points: Points) -> Int[np.ndarray, " points"]:
-    """The points' numbers from left to right, of equal ones the lowest first."""
-    order: np.ndarray = np.lexsort((points[:, 1], points[:, 0]))
+    """The points' numbers from left to right, of equal ones the lowest first.
+
+    Equal are those that a model cannot tell apart, which reads single precision: otherwise a triangulation would be
+    told in an order that the model's own ranks rule out, with a loss of infinity.
+    """
+    read = normalized(points).astype(np.float32)
+    order: np.ndarray = np.lexsort((read[:, 1], read[:, 0]))
     return order
 
 
