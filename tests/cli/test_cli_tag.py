@@ -108,11 +108,15 @@ def test_words_beyond_the_limit_count_as_wrong(trained, tmp_path, regard):
     assert told["words"] == 26 and told["measures"]["accuracy"] == 0.5 and "26 words are more" in told["notes"][0]
 
 
-def test_another_tag_is_refused_with_its_line(regard, trained, tmp_path):
-    path = tmp_path / "other.conllu"
-    path.write_text(sentence(["the", "run"]) + sentence(["they"]).replace("PRON", "PRN"), encoding="utf-8")
-    stderr = regard("evaluate", trained, f"treebank={path}", code=1).stderr
-    assert "line 4: the tag 'PRN' does not occur in training" in stderr and "PRON" in stderr
+def test_a_tag_that_training_did_not_have_counts_as_wrong_and_is_told_with_its_line(regard, trained, tmp_path):
+    path, other = tmp_path / "other.conllu", sentence(["they"]).replace("PRON", "PRN")
+    path.write_text(sentence(["the", "run"]) + other, encoding="utf-8")
+    told = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
+    assert told["measures"]["accuracy"] == pytest.approx(2 / 3)
+    [note] = told["notes"]
+    assert "1 words have a tag that does not occur in training (PRN)" in note and "line 4" in note and "'PRON'" in note
+    path.write_text(other, encoding="utf-8")
+    assert "These are tags of another kind" in regard("evaluate", trained, f"treebank={path}", code=1).stderr
 
 
 def test_every_head_is_shown(regard, trained, tmp_path):

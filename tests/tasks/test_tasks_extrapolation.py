@@ -71,6 +71,9 @@ def test_a_text_is_read_up_to_the_last_position_that_is_known():
     told = read_through(model("learned"), stream, stretch=11, window=5)
     assert [pieces for *_, pieces in told.each] == [3] + [2] * 4 + [0] * 6  # of stretches 11, 11 and 1 long
     assert "positions 0 to 4" in told.stopped
+    # The last part of a stretch, one piece, would have room again, at a place that is not its own.
+    told = read_through(model("learned"), stream, stretch=9, window=4)
+    assert [pieces for *_, pieces in told.each] == [3] * 4 + [0] * 5
     whole = read_through(model("alibi"), stream, stretch=11, window=5)
     assert whole.pieces == 23 and whole.stopped == ""
 
@@ -83,6 +86,14 @@ def test_even_weights_give_every_place_an_even_share():
         torch.nn.init.zeros_(block.attention.inputs.bias)
     shares = received(even, torch.randint(4, 13, (2, 7)), 3)
     assert shares.tolist() == pytest.approx([1, 1, 1, 1, 1, 2 / 3, 1 / 3], abs=1e-6)
+
+
+def test_an_even_share_is_of_what_a_window_shows():
+    narrow = model("none", window=3)
+    for block in narrow.stack.blocks:
+        torch.nn.init.zeros_(block.attention.inputs.weight)
+        torch.nn.init.zeros_(block.attention.inputs.bias)
+    assert received(narrow, torch.randint(4, 13, (2, 7)), 1).tolist() == pytest.approx([0, 0, 0, 0, 1, 1, 1], abs=1e-6)
 
 
 def test_received_is_the_mean_of_the_weights_themselves():

@@ -63,7 +63,8 @@ def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apa
     """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
 
     The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
-    that knows so many positions and no more is read up to them; `stopped` says so, and the sums lack the rest.
+    that knows so many positions and no more is read up to the last window that they hold; `stopped` says so, and the
+    sums lack the rest.
 
     Args:
         model: in eval mode.
@@ -74,16 +75,18 @@ def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apa
     """
     device = next(model.parameters()).device
     sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
-    state, stopped = None, ""
+    state, stopped, over = None, "", False
     for part in stretches(stream, stretch, window, IGNORED, apart):
         wanted = part.told.to(device)
-        if state is None or part.first == 0:
-            state = model.start(None, len(wanted))
+        if part.first == 0:
+            state, over = model.start(None, len(wanted)), False
+        if over:  # a last, shorter part would fit again, at places that are not its own
+            continue
         try:
             logits, state, _ = model.step(state, part.read.to(device))
         except TooLong as error:
-            stopped = str(error)
-            continue  # no later part of these stretches fits either
+            stopped, over = str(error), True
+            continue
         sums[:, part.first : part.first + wanted.shape[1]] += _sums(logits, wanted).cpu()
     each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
     whole = Told(each=each).of(0, None)

@@ -24,6 +24,8 @@ def received(
     attended = model.step(model.start(None, len(texts)), texts).attended
     longest = texts.shape[1]
     seen = torch.arange(longest - last + 1, longest + 1, device=texts.device, dtype=torch.float64)
+    if model.settings.window is not None:
+        seen = seen.clamp(max=model.settings.window)
     layers = [one.weights[:, :, -last:].double().mean((0, 1)) for one in attended.values()]
     shares: Tensor = torch.stack(layers).mean(0) * seen.unsqueeze(-1)
     return shares.mean(0)

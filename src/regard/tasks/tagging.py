@@ -78,15 +78,16 @@ def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluat
 
     Accuracy is the share of words with the right tag; loss −log of the right tag's probability, in nats a word. The
     baseline gives each word its most frequent tag of the training, and unseen words the most frequent of all. The words
-    beyond the model's limit count as wrong, with the loss of a guess.
+    beyond the model's limit count as wrong, with the loss of a guess; so do those whose tag training did not have.
 
     Raises:
-        DataError: there are no sentences, or a tag is not one of the model's.
+        DataError: there are no sentences, or training had none of their tags.
     """
     if not sentences:
         raise DataError("there are no sentences to evaluate on; name some: treebank=FILE.conllu")
-    for one in sentences:
-        tagger.tags.numbered(one)
+    unseen = tagger.tags.unseen(sentences)
+    if unseen and not any(tag in tagger.tags.names for one in sentences for tag in one.tags):
+        raise DataError(f"{unseen} These are tags of another kind: see data.column")
     read = [tagger.read(one.words, line=number) for number, one in enumerate(sentences, start=1)]
     answers = list(tagger.tag_words(read))
     right: dict[str, list[tuple[bool, float]]] = {"known": [], "unknown": []}
@@ -95,7 +96,7 @@ def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluat
     for one, answer in zip(sentences, answers, strict=True):
         for at, (word, tag) in enumerate(zip(one.words, one.tags, strict=True)):
             said = at < len(answer.tags)
-            nats = -math.log(answer.probabilities[at][tag]) if said else guess
+            nats = -math.log(answer.probabilities[at][tag]) if said and tag in answer.probabilities[at] else guess
             right["known" if word.lower() in tagger.tags.usual else "unknown"].append(
                 (said and answer.tags[at] == tag, nats)
             )
@@ -117,7 +118,10 @@ def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluat
             }
             for name, some in right.items()
         ],
-        notes=[f"sentence {one.line}: {one.note}" for one in answers if one.note],
+        notes=[
+            *([f"{unseen} They count as wrong"] if unseen else []),
+            *(f"sentence {one.line}: {one.note}" for one in answers if one.note),
+        ],
     )
 
 

@@ -10,7 +10,7 @@ from regard.data.conllu import TaggedSentence, read_conllu
 from regard.data.conllu_settings import NAMED, TaggingData
 from regard.data.labelled import part_of
 from regard.data.settings import Part
-from regard.data.tagged import TaggedBatches
+from regard.data.tagged import UNTAGGED, TaggedBatches
 from regard.data.word_features import WordFeatures
 from regard.errors import ConfigError, DataError, RunError, nearest
 from regard.files import write_json
@@ -50,16 +50,20 @@ class Tags:
         return self.usual.get(word.lower(), self.commonest)
 
     def numbered(self, sentence: TaggedSentence) -> list[int]:
-        """The number of each word's tag.
-
-        Raises:
-            DataError: a tag is not among them.
-        """
+        """The number of each word's tag; `UNTAGGED` where training had none such."""
         numbers = {name: number for number, name in enumerate(self.names)}
-        for tag in sentence.tags:
-            if tag not in numbers:
-                raise DataError(f"{sentence.place}: the tag {tag!r} does not occur in training.{nearest(tag, numbers)}")
-        return [numbers[tag] for tag in sentence.tags]
+        return [numbers.get(tag, UNTAGGED) for tag in sentence.tags]
+
+    def unseen(self, sentences: list[TaggedSentence]) -> str | None:
+        """Which tags of some sentences training did not have, of how many words and where first; None if it had all."""
+        found = [(tag, one.place) for one in sentences for tag in one.tags if tag not in self.names]
+        if not found:
+            return None
+        tags, (first, place) = sorted({tag for tag, _ in found}), found[0]
+        return (
+            f"{len(found)} words have a tag that does not occur in training ({', '.join(tags)}); {place}: the tag "
+            f"{first!r}.{nearest(first, self.names)}"
+        )
 
     def save(self, folder: Path) -> None:
         """Write `tags.json`."""
@@ -152,6 +156,8 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
     def batches(held: list[TaggedSentence], tokens: int) -> TaggedBatches:
         if cut := sum(len(one.words) > data.max_length for one in held):
             say(f"{cut} sentences have more than {data.max_length} words (data.max_length) and are cut")
+        if unseen := tags.unseen(held):
+            say(f"{unseen} They are left out of the validation")
         words = [[features.ids(word) for word in one.words[: data.max_length]] for one in held]
         numbers = [tags.numbered(one)[: data.max_length] for one in held]
         return TaggedBatches(words, numbers, tokens, settings.seed)

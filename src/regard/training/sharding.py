@@ -46,6 +46,9 @@ class Shards:
                 together = full(weights)
                 if whole is not None:
                     whole[name].copy_(together)
+            if self._whole is not None:  # buffers are in no parts
+                for held, now in zip(self._whole.buffers(), self.model.buffers(), strict=True):
+                    held.copy_(now)
         return self._whole
 
 
