@@ -106,6 +106,23 @@ def test_damaged_files_are_told(settings):
         read_streams(settings, None, silent)
 
 
+def test_ids_that_were_lost_after_a_kill_are_not_made_up(settings, monkeypatch):
+    monkeypatch.setattr(room, "SECONDS", 0.0)
+    said = []
+
+    def kill(message):
+        said.append(message)
+        if len(said) > 40:
+            raise Killed
+
+    with pytest.raises(Killed):
+        read_streams(settings, None, kill)
+    with open(settings.tokens / "training.bin", "r+b") as file:
+        file.truncate(4)
+    with pytest.raises(DataError, match="has 4 bytes, not"):
+        read_streams(settings, None, silent)
+
+
 def test_a_part_without_text_is_told_and_stays_unmade(settings):
     settings.text[0].write_text('{"text": "one"}\n')
     for _ in range(2):

@@ -157,7 +157,10 @@ class _Maker:
     def _opened(self, part: Part) -> BinaryIO:
         """A part's file, without what was written after the state: it may not have come to the disk whole."""
         file = open(_file(self.folder, part), "ab")  # noqa: SIM115 - closed by `make`
-        file.truncate(self.state.parts[part].pieces * self.kind.itemsize)
+        wanted = self.state.parts[part].pieces * self.kind.itemsize
+        if file.tell() < wanted:  # to be cut to this length it would be filled with zeros
+            raise _damaged(_file(self.folder, part), file.tell(), wanted)
+        file.truncate(wanted)
         return file
 
     def _write(self, files: dict[Part, BinaryIO], lines: int) -> None:
@@ -173,6 +176,10 @@ class _Maker:
         self.state.lines = lines
         sync_folder(self.folder)
         _keep(self.folder, self.state)
+
+
+def _damaged(path: Path, size: int, wanted: int) -> DataError:
+    return DataError(f"{path} has {size:,} bytes, not {wanted:,}; delete {path.parent} to make it anew")
 
 
 def _other_vocabulary(folder: Path) -> DataError:
@@ -222,5 +229,5 @@ def _mapped(folder: Path, part: Part, kind: np.dtype, pieces: int) -> np.ndarray
     path = _file(folder, part)
     size = path.stat().st_size if path.is_file() else 0
     if size != pieces * kind.itemsize:
-        raise DataError(f"{path} has {size:,} bytes, not {pieces * kind.itemsize:,}; delete {folder} to make it anew")
+        raise _damaged(path, size, pieces * kind.itemsize)
     return np.memmap(path, kind, mode="r") if pieces else np.zeros(0, kind)

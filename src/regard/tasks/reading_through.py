@@ -1,6 +1,7 @@
 """How well a language model tells a whole text, each piece from all those before it."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,7 +76,8 @@ def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apa
     """
     device = next(model.parameters()).device
     sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
-    state, stopped, over = None, "", False
+    state: Any = None
+    stopped, over = "", False
     for part in stretches(stream, stretch, window, IGNORED, apart):
         wanted = part.told.to(device)
         if part.first == 0:
