@@ -184,6 +184,9 @@ def test_nothing_in_is_nothing_out_b15():
         ("[[0, 0], [1, 1]]", "tsp", "given.csv: a set of 2; tsp needs 3 or more"),
         ("[[[0, 0], [1, 1], [2, 3]], [[0, 0]]]", "hull", "given.csv, set 2: a set of 1"),
         ('[[0, 0], [1, "a"]', "hull", "given.csv: this is no JSON"),
+        ("[" * 100_000, "hull", "given.csv: this is no JSON"),
+        ("[[0, 0], [1, 1], [2, 1" + "0" * 400 + "]]", "hull", "given.csv: expected a set such as"),
+        ("0,0\n1,1\n-1e308,0\n", "hull", "line 3: '-1e308' is too large; numbers to 1e\\+150 are read"),
     ],
 )
 def test_what_is_no_set_is_named_k8(text, name, told):

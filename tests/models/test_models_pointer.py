@@ -68,6 +68,8 @@ def test_what_may_follow_by_hand_b08():
         [0],  # no triangle stands behind the last one
     ]
     assert follow(rule_of("triangles"), in_order, [1, 3, 4])[-1] == [0, 2]  # all that begin with 1 came before
+    # Of four points Euler allows three triangles: then only the end is open, though (2, 3, 4) would stand behind them.
+    assert follow(rule_of("triangles"), in_order, [1, 2, 3, 1, 2, 4, 1, 3, 4])[-1] == [0]
     with pytest.raises(ConfigError, match="Did you mean 'triangles'"):
         rule_of("triangle")
 

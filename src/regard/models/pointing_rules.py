@@ -88,7 +88,8 @@ class EachOnce(AtMostOnce):
 class Triangles:
     """Three corners at a time, from left to right, each triangle behind the one before it; the end after any of them.
 
-    Triangles are in the order of their corners' ranks, so none can come twice.
+    Triangles are in the order of their corners' ranks, so none can come twice. There are 2n − 5 at most, as many as a
+    triangulation of n points can have (Euler); after them only the end is open, so that no answer is cut in a triangle.
     """
 
     def start(self, sets: Sets) -> Told:
@@ -123,6 +124,7 @@ class Triangles:
         ).gather(1, place[:, None])
         # As many points further right must be left as the triangle still needs.
         free = sets.real & (sets.rank >= least) & (sets.rank < (count - 2 + place)[:, None])
+        free = free & (told["corners"] < 3 * (2 * count - 5))[:, None]
         return _with_end(free, (place == 0) & ((told["corners"] > 0) | (count < 3)))
 
 

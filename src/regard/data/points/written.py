@@ -19,6 +19,9 @@ import numpy as np
 from regard.data.points.problem import Problem, Set
 from regard.errors import DataError
 
+_LARGEST = 1e150
+"""Beyond it squares, and with them lengths and areas, are infinite in double precision."""
+
 
 def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[Set]:
     """The sets of a file or a text; CSV is read line by line, JSON as a whole.
@@ -89,13 +92,15 @@ def _number(text: str) -> float:
         raise ValueError(f"{text[:40]!r} is no number") from None
     if not math.isfinite(value):
         raise ValueError(f"{text[:40]!r} is no finite number")
+    if abs(value) > _LARGEST:
+        raise ValueError(f"{text[:40]!r} is too large; numbers to {_LARGEST:g} are read")
     return value
 
 
 def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
     try:
         content = json.loads("\n".join(line for _, line in numbered))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{origin}: this is no JSON: {error}") from error
     # A list of sets is nested one deeper than a set.
     several = isinstance(content, list) and (not content or _depth(content) > problem.axes)
@@ -117,7 +122,7 @@ def _points(entry: Any, problem: Problem, place: str) -> list[list[float]]:
     if isinstance(given, list):
         points = [point if isinstance(point, list) else [point] for point in given]
         right = all(
-            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
             for point in points
             for value in point
         )
