@@ -55,6 +55,14 @@ def test_a_document_is_written_to_its_end(regard, poet):
     assert drawn <= {title for title, _ in POEMS}  # an empty prompt is the beginning of a document
 
 
+def test_a_running_text_is_as_long_as_was_asked_for(rhymer):
+    """B26: padding is no piece and no end, not even at a temperature at which all pieces are as likely."""
+    writer = load(rhymer)
+    for text in writer.write("one", count=9, length=30, temperature=1e6, seed=1):
+        ids, _ = writer._prompt(text)
+        assert len(ids) == 31
+
+
 def test_prompts_of_several_lengths_are_written_together(poet):
     """B17, B21: padding on the left and the other texts change nothing."""
     writer = load(poet)

@@ -20,8 +20,8 @@ BEGIN, END = 0, 1
 def find(rule, items, settings, *, columns=None, lengths=None, aligned=True, decoder=None, **options):
     decoder = decoder or TableDecoder(rule, columns, aligned)
     return search(
-        decoder, torch.tensor(items), len(items), begin=options.pop("begin", BEGIN), end=END, settings=settings,
-        source_lengths=lengths, **options,
+        decoder, torch.tensor(items), len(items), begin=options.pop("begin", BEGIN), end=options.pop("end", END),
+        settings=settings, source_lengths=lengths, **options,
     )  # fmt: skip
 
 
@@ -220,6 +220,16 @@ def test_nothing_ever_ends(beam):
     assert best.ids == [2] * 5 and not best.finished
     assert best.score == pytest.approx(math.log(0.7), abs=1e-6)
     assert best.alignment.tolist() == [[0.25, 0.75]] * 5
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+@pytest.mark.parametrize("sample", [False, True])
+def test_without_an_end_mark_only_the_limit_ends(beam, sample):
+    """B26: what is forbidden is never drawn, however likely, and there is nothing that ends an output."""
+    rule = table({}, (0.9, 0, 0.06, 0.04))
+    settings = SearchSettings(beam=beam, max_length=7, min_length=2, sample=sample)
+    [[best]] = find(rule, [0], settings, end=None, forbidden=[0])
+    assert len(best.ids) == 7 and 0 not in best.ids and not best.finished
 
 
 @pytest.mark.parametrize("beam", [1, 3])

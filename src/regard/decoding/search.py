@@ -25,7 +25,7 @@ def search(
     batch: int,
     *,
     begin: int | Int[Tensor, "batch prompt"],
-    end: int,
+    end: int | None,
     settings: SearchSettings | None = None,
     limits: Sequence[int] | Int[Tensor, "batch"] | None = None,
     source_lengths: Sequence[int] | Int[Tensor, "batch"] | None = None,
@@ -48,7 +48,7 @@ def search(
         memory: what the encoder gave, handed to `decoder.start`; its rows are the batch's items.
         batch: how many items.
         begin: the id that every output starts from, or a prompt for each item. It counts nowhere.
-        end: the id that ends an output.
+        end: the id that ends an output; None: nothing does, and each goes on to its limit.
         settings: beam, lengths, penalties, sampling; greedy by default.
         limits: the most tokens of each item's output, its end mark counted; overrides the settings' rule.
         source_lengths: each item's real source positions; needed for the rule and for coverage, and to cut alignments.
@@ -103,7 +103,7 @@ def search(
         steps += 1
 
         before, totals = totals, chosen.totals.copy()
-        ended = (chosen.ids == end) & (totals > -np.inf)
+        ended = (chosen.ids == (-1 if end is None else end)) & (totals > -np.inf)
         if ended.any():
             # Coverage only takes away, so what falls behind without it need not be scored.
             worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
@@ -139,7 +139,7 @@ def _choose(
     step: Step,
     live: list[Item],
     totals: np.ndarray,
-    end: int,
+    end: int | None,
     forbidden: Sequence[int],
     settings: SearchSettings,
     steps: int,
@@ -147,13 +147,13 @@ def _choose(
     logits = step.logits[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
     choices = logits.shape[1]
-    if not 0 <= end < choices or not all(0 <= one < choices for one in forbidden):
-        outside = min(one for one in {*forbidden, end} if not 0 <= one < choices)
-        raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {outside}")
+    marks = [] if end is None else [end]
+    if outside := [one for one in (*forbidden, *marks) if not 0 <= one < choices]:
+        raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {min(outside)}")
     mask = None
-    if forbidden or steps < settings.min_length:
+    if banned := [*forbidden, *(marks if steps < settings.min_length else [])]:
         mask = torch.zeros(choices, dtype=torch.bool)
-        mask[[*forbidden, end] if steps < settings.min_length else list(forbidden)] = True
+        mask[banned] = True
         mask = mask.to(logits.device)
     if settings.sample:
         uniforms = np.stack([item.random.random(settings.beam) for item in live])
@@ -176,7 +176,7 @@ def _whole(numbers: Iterable[int] | Tensor | None) -> list[int] | None:
 def _check(
     decoder: Decoder,
     begin: int | Tensor,
-    end: int,
+    end: int | None,
     settings: SearchSettings,
     caps: list[int] | None,
     lengths: list[int] | None,

@@ -18,7 +18,7 @@ def go_on(
     model: Model,
     texts: Sequence[Sequence[int]],
     *,
-    end: int,
+    end: int | None,
     settings: SearchSettings,
     forbidden: Sequence[int],
     reach: int | None,
@@ -32,7 +32,7 @@ def go_on(
     Args:
         model: in eval mode.
         texts: ids, one or more of each.
-        end: the id that ends a text.
+        end: the id that ends a text; None: only the length does.
         settings: of the search; `max_length` and the draws.
         forbidden: ids that are never written.
         reach: pieces that the model may read from one fresh state; None: any number.

@@ -111,8 +111,8 @@ class Writer:
         settings = check(SearchSettings, {"max_length": length, **draws})
         if reach is not None and reach < 1:
             raise ConfigError(f"reach is how many pieces are seen; it must be at least 1, and is {reach}")
-        # Padding is never told of anything and ends nothing, so that a text without documents goes on across its lines.
-        end = END if one_line else BEGIN if borders(self.settings.data) else PADDING
+        # A text without documents goes on across its lines, to the length that was asked for.
+        end = END if one_line else BEGIN if borders(self.settings.data) else None
         self.model.eval()
         return go_on(
             self.model,
