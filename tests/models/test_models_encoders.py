@@ -11,6 +11,7 @@ from regard.models.masked import MaskedLanguageModel
 from regard.models.masked_settings import MaskedModelSettings
 from regard.models.tagger import Tagger
 from regard.models.tagger_settings import TaggerSettings
+from regard.models.two_sided import TwoSidedReader
 
 SMALL = {"dim": 12, "heads": 2, "layers": 2, "feed_forward_dim": 11, "position": "rotary", "dropout": 0.0}
 
@@ -98,3 +99,13 @@ def test_a_two_sided_classifier_pools_what_every_word_saw():
     assert not torch.allclose(model.states(other, lengths)[0, 0], states[0, 0], atol=1e-5)
     blank = model(ids[:, :0], torch.zeros(2, dtype=torch.int64))
     torch.testing.assert_close(blank, model.readout.bias.expand(2, 2))
+
+
+@pytest.mark.parametrize(("position", "size"), [("sinusoidal", 8.0), ("rotary", 1.0)])
+def test_a_classifiers_words_are_as_large_as_sinusoids(position, size):
+    """Words come as vectors of length 1; beside sinusoids, of length √(dim/2), they are taken times √64."""
+    settings = TransformerClassifierSettings(embedding_dim=64, dim=64, heads=2, layers=1, position=position)
+    reader, given = TwoSidedReader(settings, 64).eval(), []
+    reader.stack.register_forward_pre_hook(lambda stack, inputs: given.append(inputs[0]))
+    reader(torch.full((1, 3, 64), 0.125), torch.ones(1, 3, dtype=torch.bool))
+    assert given[0].norm(dim=-1).flatten().tolist() == pytest.approx([size] * 3)
