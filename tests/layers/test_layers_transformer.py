@@ -232,9 +232,10 @@ def test_a_row_of_padding_alone_is_finite_with_its_gradients():
     assert (stacked.attended["cross 0"].weights[1] == 0).all()
 
 
-def test_activations_made_anew_give_equal_gradients():
-    """With dropout: the second forward pass draws what the first drew."""
-    stack = made(across=True, dropout=0.3, place="alibi").train()
+@pytest.mark.parametrize("place", ["alibi", "t5", "shaw"])
+def test_activations_made_anew_give_equal_gradients(place):
+    """With dropout: the second forward pass draws what the first drew. T5's bias is learned, and all layers add it."""
+    stack = made(across=True, dropout=0.3, place=place).train()
     x, states = torch.randn(2, 5, DIM, dtype=torch.float64), torch.randn(2, 3, DIM, dtype=torch.float64)
     gradients = []
     for on in (False, True):

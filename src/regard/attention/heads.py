@@ -6,6 +6,7 @@ product, and a `Sight` that says for all layers alike who may see whom.
 """
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -63,6 +64,12 @@ class Sight:
             sighted = keep.any(-1, keepdim=True)
             if torch.compiler.is_compiling() or not bool(sighted.all()):
                 self.sighted = sighted
+
+    def anew(self) -> "Sight":
+        """The same, with nothing summed yet: what is computed again in a backward pass must not find it made."""
+        other = copy(self)
+        other._added = None
+        return other
 
     def added(self, dtype: torch.dtype) -> Tensor | None:
         """Mask and bias as one number for each score, which the kernel adds; None where it needs none."""

@@ -242,8 +242,8 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
     return len(stacks)
 
 
-def _only_output(block: Block, *given: Any) -> Tensor:
-    output: Tensor = block(*given)[0]
+def _only_output(block: Block, x: Tensor, sight: Sight, *given: Any) -> Tensor:
+    output: Tensor = block(x, sight.anew(), *given)[0]
     return output
 
 
