@@ -71,6 +71,17 @@ def test_what_is_not_kept_cannot_be_guided():
         check(TranslationSettings, {**tree, "training": {"recompute": True}}, also=TASK.faults)
 
 
+def test_learned_positions_reach_as_far_as_a_translation_may_b32():
+    """A line of 20 pieces may become 2 · 20 + 10: a search that goes there would end the run at a validation."""
+    tree = {"data": {"phrases": {}, "max_length": 20}, "model": {"kind": "transformer", "position": "learned"}}
+    for context, search in [(50, {}), (20, {"max_length": 20})]:
+        settings = {**tree, "model": {**tree["model"], "context": context}, "search": search}
+        check(TranslationSettings, settings, also=TASK.faults)
+        settings["model"]["context"] -= 1
+        with pytest.raises(ConfigError, match=f"give model.context={context}, or a smaller data.max_length"):
+            check(TranslationSettings, settings, also=TASK.faults)
+
+
 def test_a_transformers_attention_is_guided_like_any_other():
     """The value is that of the words; the gradient is that of the words and of the mean of the heads' weights."""
     settings = check(

@@ -65,6 +65,14 @@ class TranslationSettings(RunSettings):
                 raise ValueError(
                     "guided_alignment teaches where layers look, which training.recompute does not keep; leave one out"
                 )
+            most = self.data.max_length
+            longest = max(most, *self.search.limits([most]))
+            if self.model.position == "learned" and longest > self.model.context:
+                raise ValueError(
+                    f"learned positions end at model.context, {self.model.context}; a line may have {most} pieces "
+                    f"(data.max_length) and its translation {longest} (search.max_length, or by the source's length): "
+                    f"give model.context={longest}, or a smaller data.max_length"
+                )
             return self  # a Transformer attends, its weights can be taught, and every word is read after the right ones
         if self.search.coverage_penalty and not self.model.attends:
             raise ValueError("search.coverage_penalty counts attention, and model.attention is none; leave one out")
