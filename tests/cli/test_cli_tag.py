@@ -150,6 +150,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, treebank, tmp_path):
         ([], "no sentences to train on", 2),
         (["data.treebank=a", "data.column=pos"], "data.column", 2),
         (["data.treebank=a", "model.heads=5"], "heads must share dim evenly", 2),
+        (["data.treebank=a", "model.position=learned", "model.context=7"], "set data.max_length=7", 2),
     ],
 )
 def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from regard.data.labelled_settings import ClassificationData, TestedSentences
 from regard.models.classifier_settings import ClassifierSettings, LSTMNClassifierSettings
@@ -18,3 +18,13 @@ class ClassificationSettings(RunSettings):
     task: Literal["classification"] = Field("classification", description="What the model is for.")
     data: ClassificationData = Field(default=ClassificationData(), description="The sentences and their labels.")
     model: ClassifierSettings = Field(default=LSTMNClassifierSettings(), description="The classifier.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ClassificationSettings":
+        model, longest = self.model, self.data.max_length
+        if model.kind == "transformer" and model.position == "learned" and longest > model.context:
+            raise ValueError(
+                f"learned positions end at model.context, {model.context}, and a sentence may have {longest}: set "
+                f"data.max_length={model.context}, so that longer ones are cut"
+            )
+        return self

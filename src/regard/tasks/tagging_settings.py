@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from regard.data.conllu_settings import TaggingData, TestedTreebank
 from regard.models.tagger_settings import TaggerSettings
@@ -18,3 +18,12 @@ class TaggingSettings(RunSettings):
     task: Literal["tagging"] = Field("tagging", description="What the model is for.")
     data: TaggingData = Field(default=TaggingData(), description="The treebanks.")
     model: TaggerSettings = Field(default=TaggerSettings(), description="The tagger.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TaggingSettings":
+        if self.model.position == "learned" and self.data.max_length > self.model.context:
+            raise ValueError(
+                f"learned positions end at model.context, {self.model.context}, and a sentence may have "
+                f"{self.data.max_length}: set data.max_length={self.model.context}, so that longer ones are cut"
+            )
+        return self
