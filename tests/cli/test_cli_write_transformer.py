@@ -107,6 +107,9 @@ def test_packed_documents_do_not_see_each_other(poet):
 def test_it_writes_past_what_it_sees(regard, rhymer):
     """Learned positions end at 13; a text of 50 pieces is read anew by halves, each by its own length."""
     written = regard("write", rhymer, "one two three", "--greedy", "--length", 42).stdout
+    guessed = regard("write", rhymer, "one two three", "--greedy", "--length", 42, "--ahead", 3).stdout
+    assert guessed == written
+    assert "--greedy" in regard("write", rhymer, "one", "--ahead", 3, code=2).stderr
     assert written.startswith("\n".join(RHYME * 4))
     writer = load(rhymer)
     long = "\n".join(RHYME * 2) + "\none"

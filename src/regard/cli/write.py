@@ -8,6 +8,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import Seed, Threads, command
 from regard.cli.console import out, typed
+from regard.errors import ConfigError
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Prompt = Annotated[
@@ -23,6 +24,12 @@ TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the like
 Reach = Annotated[
     int | None,
     typer.Option("--reach", min=1, help="Pieces that a Transformer sees at most (default: as its training did)."),
+]
+Ahead = Annotated[
+    int,
+    typer.Option(
+        "--ahead", min=0, help="With --greedy: guess so many pieces from repetitions and check them at once; same text."
+    ),
 ]
 OneLine = Annotated[bool, typer.Option("--one-line", help="End with the line.")]
 
@@ -46,6 +53,7 @@ def write(
     top_p: TopP = None,
     one_line: OneLine = False,
     reach: Reach = None,
+    ahead: Ahead = 0,
     seed: Seed = None,
     threads: Threads = None,
 ) -> None:
@@ -56,6 +64,8 @@ def write(
     from regard.cli.inputs import lines_of
     from regard.tasks.runs import config_of
 
+    if ahead and not greedy:
+        raise ConfigError("--ahead checks its guesses against the likeliest piece: give --greedy, too")
     config_of(run, "language")
     given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
 
@@ -71,6 +81,7 @@ def write(
         top_p=top_p,
         one_line=one_line,
         reach=reach,
+        ahead=ahead,
         seed=seed or 0,
     )
     out("\n\n".join(texts))

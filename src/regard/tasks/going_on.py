@@ -7,6 +7,7 @@ import torch
 from regard.data.vocabulary import PADDING
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
+from regard.decoding.speculation import speculate
 from regard.errors import ConfigError
 from regard.models.language_models import Model
 
@@ -23,6 +24,7 @@ def go_on(
     forbidden: Sequence[int],
     reach: int | None,
     padded: bool,
+    ahead: int = 0,
 ) -> list[list[int]]:
     """What follows each text, at most `settings.max_length` pieces of it, without the end mark.
 
@@ -38,21 +40,32 @@ def go_on(
         reach: pieces that the model may read from one fresh state; None: any number.
         padded: whether the model leaves padding out of account; then texts of all lengths are read together, with
             padding on their left. Otherwise those of one length are.
+        ahead: ids guessed before the model is asked (`decoding.speculation`), each text by itself; 0: none.
     """
     length = settings.max_length
     if length is None:
         raise ConfigError("nothing says how much to write: give max_length")
+    if ahead and (settings.sample or settings.beam > 1):
+        raise ConfigError("guesses are checked against the likeliest piece: ahead= goes with neither draws nor a beam")
     written: list[list[int]] = [[] for _ in texts]
     over = [length == 0] * len(texts)
     rounds = 0
     while not all(over):
         seen = {at: _seen([*texts[at], *written[at]], reach) for at in range(len(texts)) if not over[at]}
-        for some in _together(seen, padded):
+        for some in [[at] for at in seen] if ahead else _together(seen, padded):
             limits = [length - len(written[at]) for at in some]
             if reach is not None:
                 limits = [min(limit, reach - len(seen[at]) + 1) for at, limit in zip(some, limits, strict=True)]
             longest = max(len(seen[at]) for at in some)
             begin = torch.tensor([[PADDING] * (longest - len(seen[at])) + seen[at] for at in some])
+            if ahead:
+                [at], [limit] = some, limits
+                more, finished = speculate(
+                    model, None, begin=begin, end=end, length=limit, ahead=ahead, forbidden=forbidden
+                )
+                written[at] += more
+                over[at] = finished or len(written[at]) >= length
+                continue
             found = search(
                 model,
                 None,

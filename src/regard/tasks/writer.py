@@ -58,7 +58,8 @@ class Writer:
                 over before; `sample` (True): draw each piece, otherwise take the likeliest; `temperature`, `top_k`,
                 `top_p`, `seed`: of the draw, see `SearchSettings`; `one_line` (False): end with the line; `reach`:
                 pieces that a Transformer sees at most, as many as its training read unless given. Where a text grows
-                past it, the last half of them is read anew, and the writing goes on from there.
+                past it, the last half of them is read anew, and the writing goes on from there; `ahead` (0): with
+                sample=False, pieces that are guessed from the text's repetitions and checked at once.
 
         Raises:
             ConfigError: a number makes no sense, or several texts are asked for where nothing is drawn.
@@ -104,11 +105,14 @@ class Writer:
         top_p: float | None = None,
         one_line: bool = False,
         reach: int | None = None,
+        ahead: int = 0,
         seed: int = 0,
     ) -> list[list[int]]:
         """What is written after each prompt; see `write_all`."""
         draws = {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         settings = check(SearchSettings, {"max_length": length, **draws})
+        if ahead < 0:
+            raise ConfigError(f"ahead is how many pieces are guessed; it must be at least 0, and is {ahead}")
         if reach is not None and reach < 1:
             raise ConfigError(f"reach is how many pieces are seen; it must be at least 1, and is {reach}")
         # A text without documents goes on across its lines, to the length that was asked for.
@@ -122,6 +126,7 @@ class Writer:
             forbidden=[one for one in (PADDING, BEGIN, UNKNOWN) if one != end],
             reach=self._reach if reach is None else reach,
             padded=self.settings.model.kind == "transformer",
+            ahead=ahead,
         )
 
     @property
