@@ -98,6 +98,10 @@ class TransformerLanguageSettings(TransformerFields, CausalParts):
 class TransformerTranslatorSettings(WordParts, CausalParts):
     """An encoder, and a decoder that looks at it; a window is the decoder's."""
 
+    # A translation may be twice as long as the longest line, and ten pieces more (data.max_length, search.max_ratio).
+    context: int = Field(
+        default=1024, ge=1, description="how many positions learned ones know; the others know any number"
+    )
     encoder_layers: int = Field(default=4, ge=1, description="layers of the encoder")
     decoder_layers: int = Field(default=4, ge=1, description="layers of the decoder")
     tied: Literal["none", "target", "all"] = Field(
