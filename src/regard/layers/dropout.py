@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
@@ -42,3 +42,13 @@ class Dropout(nn.Module):
         lanes = draws.view(torch.int16)[: inputs.numel()].view(inputs.shape)
         kept = (lanes >= self.dropped - LEVELS // 2).to(inputs.dtype)
         return inputs * kept.mul_(LEVELS / (LEVELS - self.dropped))
+
+
+def hide_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
+    """Each word but the first, the begin mark, is unknown with probability `rate` (Bowman et al. 2016, §3.3).
+
+    A decoder that cannot go by its own last word has to look at the source for the next one.
+    """
+    hidden = torch.rand(words.shape, device=words.device) < rate
+    hidden[:, :1] = False
+    return torch.where(hidden, unknown, words)

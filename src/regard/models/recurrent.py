@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.layers.decoder import State
-from regard.layers.dropout import Dropout
+from regard.layers.dropout import Dropout, hide_words
 from regard.layers.objective import Objective, objective
 from regard.layers.recurrent import BidirectionalEncoder
 from regard.models.recurrent_decoder import Memory, Reading, embedding, recurrent_decoder
@@ -101,15 +101,10 @@ class RecurrentTranslator(nn.Module):
         return self.objective(batch, smoothing)
 
     def _partly_hidden(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
-        """In training each earlier word is unknown with probability `word_dropout` (Bowman et al. 2016, §3.3).
-
-        A decoder that cannot go by its own last word has to look at the source for the next one.
-        """
+        """What the decoder hears of the earlier words: in training not all of them."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
-        hidden = torch.rand(target_in.shape, device=target_in.device) < self.settings.word_dropout
-        hidden[:, :1] = False  # the begin mark
-        return torch.where(hidden, UNKNOWN, target_in)
+        return hide_words(target_in, self.settings.word_dropout, UNKNOWN)
 
     def _partly_forced(
         self, state: State, target_in: Int[Tensor, "batch steps"]

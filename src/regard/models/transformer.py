@@ -22,6 +22,7 @@ from regard.attention.heads import CrossHeads, Heads, SelfHeads
 from regard.attention.position import position
 from regard.errors import ConfigError
 from regard.layers.decoder import State, Step
+from regard.layers.dropout import hide_words
 from regard.layers.feed_forward import FeedForward
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer import Block, Memory, Stack, Stacked
@@ -253,12 +254,10 @@ class TransformerTranslator(nn.Module):
         return _needed(torch.arange(source.shape[1], device=source.device) < lengths.unsqueeze(-1))
 
     def _partly_hidden(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
-        """In training each earlier piece is unknown with probability `word_dropout` (Bowman et al. 2016, §3.3)."""
+        """What the decoder hears of the earlier words: in training not all of them."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
-        hidden = torch.rand(target_in.shape, device=target_in.device) < self.settings.word_dropout
-        hidden[:, :1] = False  # the begin mark
-        return torch.where(hidden, UNKNOWN, target_in)
+        return hide_words(target_in, self.settings.word_dropout, UNKNOWN)
 
 
 # --- the parts ------------------------------------------------------------------------------------------------------
