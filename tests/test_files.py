@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from regard.files import write_atomically
+from regard.errors import RunError
+from regard.files import read_json, write_atomically
 
 
 def test_a_folder_is_not_a_file_to_write(tmp_path):
@@ -40,3 +41,15 @@ def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     reader.join(timeout=10)
     assert read == ["雪\n"]
+
+
+def test_what_a_run_keeps_says_what_is_wrong_with_it(tmp_path):
+    file = tmp_path / "labels.json"
+    with pytest.raises(RunError, match=r"labels\.json is missing: the run does not say which labels there are"):
+        read_json(file, list, "which labels there are")
+    for damage in ("[1", "7", '{"a": 1', "[" * 100_000):
+        file.write_text(damage)
+        with pytest.raises(RunError, match=r"labels\.json is damaged: ."):
+            read_json(file, list, "which labels there are")
+    file.write_text('["é", "中"]', encoding="utf-8")
+    assert read_json(file, list, "which labels there are") == ["é", "中"]

@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from regard.errors import RunError
+
+T = TypeVar("T")
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -100,6 +104,25 @@ def digest(file: Path) -> str:
 def write_json(path: str | os.PathLike[str], content: Any) -> Path:
     """Write JSON atomically, readable by people in any script."""
     return write_atomically(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def read_json(path: Path, make: Callable[[Any], T], tells: str) -> T:
+    """What a run keeps in a file of JSON.
+
+    Args:
+        path: the file.
+        make: what is wanted of its content; what it cannot use raises ValueError, TypeError or KeyError.
+        tells: what the run does not say without the file, as in "which words it knows".
+
+    Raises:
+        RunError: it is missing, is not JSON, or cannot be used.
+    """
+    try:
+        return make(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing: the run does not say {tells}") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
 
 
 def _umask() -> int:

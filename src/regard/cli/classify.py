@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, typed, warn
-from regard.cli.inputs import is_typed, lines_of
+from regard.cli.inputs import at_once, lines_of
 
 if TYPE_CHECKING:
     from regard.tasks.classifier import Verdict
@@ -23,8 +23,6 @@ Format = Annotated[
     typer.Option("--format", help="tsv: label<TAB>probability; jsonl: an object with the probability of each label."),
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together.")]
-
-_CHUNK = 16
 
 
 @command(
@@ -54,8 +52,7 @@ def classify(
     from regard.tasks.load import load
 
     classifier, cut = load(run, threads=threads), False
-    chunk = 1 if is_typed(given) else _CHUNK * batch
-    for verdict in classifier.stream(lines, batch, chunk):
+    for verdict in classifier.stream(lines, batch, at_once(given, batch)):
         out(_written(verdict, format))
         if verdict.note:
             warn(f"line {verdict.line}: {verdict.note}")

@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, typed, warn
-from regard.cli.inputs import is_typed, lines_of
+from regard.cli.inputs import at_once, lines_of
 
 if TYPE_CHECKING:
     from regard.tasks.filler import Filled
@@ -24,8 +24,6 @@ Format = Annotated[
     typer.Option("--format", help="text: the line with its gaps filled; jsonl: an object with the candidates."),
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Lines computed together.")]
-
-_CHUNK = 16
 
 
 @command(
@@ -60,8 +58,7 @@ def fill(
     from regard.tasks.load import load
 
     filler, failed = load(run, threads=threads), False
-    chunk = 1 if is_typed(given) else _CHUNK * batch
-    for filled in filler.stream(lines, top=top, batch=batch, chunk=chunk):
+    for filled in filler.stream(lines, top=top, batch=batch, chunk=at_once(given, batch)):
         out(_written(filled) if format == "jsonl" else filled.filled)
         if filled.note:
             warn(f"line {filled.line}: {filled.note}")

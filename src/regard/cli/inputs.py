@@ -41,6 +41,11 @@ def lines_of(given: str) -> Iterator[str]:
     return iter([one_line(given)])
 
 
+def at_once(given: str, batch: int) -> int:
+    """How many lines are read before any is answered: some batches, to sort them by length, but one where one types."""
+    return 1 if is_typed(given) else 16 * batch
+
+
 def is_file(given: str) -> bool:
     """Whether the lines are those of a file, which can be read twice."""
     return given != "-" and _is(Path.is_file, given)

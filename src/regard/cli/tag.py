@@ -9,7 +9,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import out, typed, warn
-from regard.cli.inputs import is_typed, lines_of
+from regard.cli.inputs import at_once, lines_of
 
 if TYPE_CHECKING:
     from regard.tasks.tagger import Tagged
@@ -27,8 +27,6 @@ Format = Annotated[
     typer.Option("--format", help="text: word/TAG word/TAG …; jsonl: an object with words, tags and probabilities."),
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together.")]
-
-_CHUNK = 16
 
 
 @command(
@@ -63,8 +61,7 @@ def tag(
     from regard.tasks.load import load
 
     tagger, cut = load(run, threads=threads), False
-    chunk = 1 if is_typed(given) else _CHUNK * batch
-    for tagged in tagger.stream(lines, counted=words, batch=batch, chunk=chunk):
+    for tagged in tagger.stream(lines, counted=words, batch=batch, chunk=at_once(given, batch)):
         out(_written(tagged) if format == "jsonl" else str(tagged))
         if tagged.note:
             warn(f"line {tagged.line}: {tagged.note}")

@@ -1,6 +1,5 @@
 """What a word looks like: itself, its beginnings and endings, and its shape, so that unseen words are not all alike."""
 
-import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,8 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from regard.data.vocabulary import SPECIALS, UNKNOWN, most_common
-from regard.errors import RunError
-from regard.files import write_json
+from regard.files import read_json, write_json
 
 FILE = "words.json"
 
@@ -69,13 +67,7 @@ class WordFeatures:
         Raises:
             RunError: there is no such file, or it is damaged.
         """
-        path = folder / FILE
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise RunError(f"{path} is missing: the run does not say which words it knows") from error
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged: {error}") from error
+        return read_json(folder / FILE, lambda kept: cls(**kept), "which words it knows")
 
 
 def features(word: str, affix: int) -> Iterator[str]:

@@ -1,19 +1,15 @@
 """The task of classification: a sentence in, its label out, with what each word looked back at."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from regard.data.labelled import Labelled, part_of, read_labelled
 from regard.data.labelled_settings import NAMED, ORIGINS, TestedSentences
-from regard.data.sentences import SentenceBatch
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import ConfigError, DataError
-from regard.layers.objective import Objective
 from regard.metrics.buckets import by_length
 from regard.models.classifier import Classifier
 from regard.models.two_sided import TwoSidedReader
@@ -23,6 +19,7 @@ from regard.tasks.classifier import SentenceClassifier, load_classifier
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.heads_view import heads_view
+from regard.tasks.labelling import loss_of, metrics_of
 from regard.tasks.task import Task
 from regard.views.view import View
 
@@ -32,32 +29,6 @@ EDGES = (10, 20, 30)
 
 def _model(settings: ClassificationSettings, data: Sentences) -> Classifier:
     return Classifier(settings.model, len(data.tokenizer), len(data.labels), UNKNOWN)
-
-
-def _loss(settings: ClassificationSettings) -> Callable[[nn.Module, SentenceBatch], Objective]:
-    smoothing = settings.training.smoothing
-
-    def loss(model: nn.Module, batch: SentenceBatch) -> Objective:
-        assert isinstance(model, Classifier)
-        return model.loss(batch, smoothing)
-
-    return loss
-
-
-def _metrics(settings: ClassificationSettings, data: Sentences) -> Callable[[Classifier], dict[str, float]]:
-    """Accuracy and loss a sentence (nats) over those held out for validation."""
-    plan = data.held_out.plan(0)
-
-    def metrics(model: Classifier) -> dict[str, float]:
-        device = next(model.parameters()).device
-        told = [model.loss(data.held_out.load(indices).to(device)) for indices in plan]
-        count = sum(int(one.count) for one in told)
-        return {
-            "accuracy": sum(int(one.correct) for one in told) / count,
-            "loss": sum(float(one.total) for one in told) / count,
-        }
-
-    return metrics
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
@@ -145,8 +116,8 @@ TASK = Task(
     verb="classify",
     data=prepare_sentences,
     model=_model,
-    loss=_loss,
-    metrics=_metrics,
+    loss=loss_of,
+    metrics=lambda settings, data: metrics_of(data.held_out),
     predict=load_classifier,
     view=_view,
     problems=_problems,

@@ -1,18 +1,18 @@
 """Labelled sentences as a run needs them: split, cut into pieces, batched; and what the run keeps of them."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.data.labelled import Labelled, labels_of, part_of, read_labelled
 from regard.data.labelled_settings import ClassificationData
 from regard.data.sentences import SentenceBatches
 from regard.data.settings import Part
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from regard.errors import DataError, RunError, nearest
-from regard.files import write_json
+from regard.errors import DataError, nearest
+from regard.files import read_json, write_json
 from regard.tasks.classification_settings import ClassificationSettings
 
 _LABELS = "labels.json"
@@ -48,16 +48,13 @@ def load_labels(folder: Path) -> list[str]:
     Raises:
         RunError: there are none, or they are damaged.
     """
-    path = folder / _LABELS
-    try:
-        labels = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{path} is missing: the run does not say which labels it tells apart") from error
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
-    if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
-        raise RunError(f"{path} is damaged: a list of labels is expected")
-    return labels
+    return read_json(folder / _LABELS, _labels, "which labels it tells apart")
+
+
+def _labels(kept: Any) -> list[str]:
+    if not isinstance(kept, list) or not all(isinstance(one, str) for one in kept):
+        raise ValueError("a list of labels is expected")
+    return kept
 
 
 def split(sentences: list[Labelled], data: ClassificationData) -> dict[Part, list[Labelled]]:

@@ -25,6 +25,7 @@ from regard.models.masked import MaskedLanguageModel
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.filler import Filler, load_filler
+from regard.tasks.labelling import per_label
 from regard.tasks.masked_settings import MaskedSettings
 from regard.tasks.task import Task
 from regard.views.view import View
@@ -103,13 +104,9 @@ def _measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dic
     """The share of gaps where the likeliest piece is the right one, and −log of the right one's probability, a gap."""
     device = next(model.parameters()).device
     told = [model(batch.to(device)) for batch in batches]
-    count = sum(int(one.count) for one in told)
-    if not count:
+    if not any(int(one.count) for one in told):
         raise DataError("the text is too short: nothing of it was hidden, so that there is nothing to tell")
-    return {
-        "accuracy": sum(int(one.correct) for one in told) / count,
-        "loss": sum(float(one.total) for one in told) / count,
-    }
+    return per_label(told)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:

@@ -1,21 +1,17 @@
 """The task of tagging: the words of a sentence in, a tag of each out, with where every head looked."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from regard.data.conllu import TaggedSentence, read_conllu
 from regard.data.conllu_settings import NAMED, TestedTreebank
-from regard.data.tagged import TaggedBatch
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import ConfigError, DataError
-from regard.layers.objective import Objective
 from regard.models.tagger import Tagger
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
+from regard.tasks.labelling import loss_of, metrics_of
 from regard.tasks.tagger import SentenceTagger, load_tagger
 from regard.tasks.tagging_data import Treebank, prepare_treebank, split
 from regard.tasks.tagging_settings import TaggingSettings
@@ -25,32 +21,6 @@ from regard.views.view import View
 
 def _model(settings: TaggingSettings, data: Treebank) -> Tagger:
     return Tagger(settings.model, len(data.features), len(data.tags.names), UNKNOWN)
-
-
-def _loss(settings: TaggingSettings) -> Callable[[nn.Module, TaggedBatch], Objective]:
-    smoothing = settings.training.smoothing
-
-    def loss(model: nn.Module, batch: TaggedBatch) -> Objective:
-        assert isinstance(model, Tagger)
-        return model.loss(batch, smoothing)
-
-    return loss
-
-
-def _metrics(settings: TaggingSettings, data: Treebank) -> Callable[[Tagger], dict[str, float]]:
-    """Accuracy and loss a word (nats) over those held out for validation."""
-    plan = data.held_out.plan(0)
-
-    def metrics(model: Tagger) -> dict[str, float]:
-        device = next(model.parameters()).device
-        told = [model.loss(data.held_out.load(indices).to(device)) for indices in plan]
-        count = sum(int(one.count) for one in told)
-        return {
-            "accuracy": sum(int(one.correct) for one in told) / count,
-            "loss": sum(float(one.total) for one in told) / count,
-        }
-
-    return metrics
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
@@ -141,8 +111,8 @@ TASK = Task(
     verb="tag",
     data=prepare_treebank,
     model=_model,
-    loss=_loss,
-    metrics=_metrics,
+    loss=loss_of,
+    metrics=lambda settings, data: metrics_of(data.held_out),
     predict=load_tagger,
     view=_view,
     problems=_problems,

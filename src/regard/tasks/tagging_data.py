@@ -1,6 +1,5 @@
 """A treebank as a run needs it: split, its words known by their features, batched; and what the run keeps of it."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from regard.data.labelled import part_of
 from regard.data.settings import Part
 from regard.data.tagged import UNTAGGED, TaggedBatches
 from regard.data.word_features import WordFeatures
-from regard.errors import ConfigError, DataError, RunError, nearest
-from regard.files import write_json
+from regard.errors import ConfigError, DataError, nearest
+from regard.files import read_json, write_json
 from regard.tasks.tagging_settings import TaggingSettings
 
 _TAGS = "tags.json"
@@ -76,13 +75,7 @@ class Tags:
         Raises:
             RunError: there is no such file, or it is damaged.
         """
-        path = folder / _TAGS
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise RunError(f"{path} is missing: the run does not say which tags it tells apart") from error
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged: {error}") from error
+        return read_json(folder / _TAGS, lambda kept: cls(**kept), "which tags it tells apart")
 
 
 def _most(counts: Counter[str]) -> str:
