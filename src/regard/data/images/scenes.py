@@ -1,0 +1,98 @@
+"""Made scenes: two or three objects on a light canvas, each scene drawn by its number."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from regard.data.chance import Chance
+from regard.data.images.captioned import Captioned, Named, Part
+from regard.data.images.layout import LARGEST_SHARE, place
+from regard.data.images.settings import EmojiScenes, MadeScenes
+from regard.data.images.wording import Phrase, caption
+from regard.errors import ConfigError
+
+_SMALLEST = 0.26  # of the canvas's side, that the longer side of an object has
+
+
+class Stamp(NamedTuple):
+    """An object to be pasted, cut to its ink: something stands in each of its outer rows and columns.
+
+    Attributes:
+        color: red, green, blue from 0 to 255: `(3,)`, or `(height, width, 3)`.
+        alpha: `(height, width, 1)`, from 0 to 1.
+    """
+
+    color: np.ndarray
+    alpha: np.ndarray
+
+
+class Object(NamedTuple):
+    """An object of a scene: how it is named, and its stamp with a longer side of that many pixels."""
+
+    phrase: Phrase
+    stamp: Callable[[int], Stamp]
+
+
+class Cast(Protocol):
+    """The objects that scenes are made of."""
+
+    def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
+        """Different objects in the order in which they are named, with a pair held out of training or without any."""
+        ...
+
+
+class Scenes:
+    """Follows `captioned.Pictures`.
+
+    Args:
+        cast: which objects there are.
+        settings: sizes and numbers of scenes.
+        seed: draws them, beside their numbers.
+        part: each draws differently for one seed.
+
+    Raises:
+        ConfigError: unseen pairs are asked for where none are held out.
+    """
+
+    def __init__(self, cast: Cast, settings: MadeScenes | EmojiScenes, seed: int, part: Part) -> None:
+        if part == "unseen" and not settings.held_out:
+            raise ConfigError("no pairs are held out of training (held_out=0), so there are no unseen ones to test")
+        self.cast, self.settings, self.seed, self.part = cast, settings, seed, part
+
+    def __len__(self) -> int:
+        counts = {"training": self.settings.scenes, "validation": self.settings.validation}
+        return counts.get(self.part, self.settings.test)
+
+    def __getitem__(self, number: int) -> Captioned:
+        settings = self.settings
+        if number < 0:
+            raise IndexError(f"scenes are numbered from 0 on, but {number} was asked for")
+        chance = Chance(settings.kind, self.part, self.seed, number)
+        count = settings.fewest + chance.below(settings.most - settings.fewest + 1)
+        objects = self.cast.choose(count, chance, unseen=self.part == "unseen")
+        largest, smallest = math.isqrt(int(LARGEST_SHARE * settings.size**2)), round(_SMALLEST * settings.size)
+        placed = None
+        while placed is None:
+            stamps = [one.stamp(smallest + chance.below(largest - smallest + 1)) for one in objects]
+            placed = place([(one.alpha.shape[1], one.alpha.shape[0]) for one in stamps], settings.size, chance)
+        corners, relations = placed
+        canvas = _background(settings.size, chance)
+        text, spans = caption([one.phrase for one in objects], relations, settings.language)
+        named = []
+        for (left, top), stamp, span in zip(corners, stamps, spans, strict=True):
+            tall, wide, _ = stamp.alpha.shape
+            under = canvas[top : top + tall, left : left + wide]
+            under += stamp.alpha * (stamp.color - under)
+            named.append(Named(*span, (float(left), float(top), float(left + wide), float(top + tall))))
+        return Captioned(np.rint(canvas).astype(np.uint8), (text,), tuple(named), f"{self.part} scene {number}")
+
+
+def _background(size: int, chance: Chance) -> np.ndarray:
+    """A light, slightly tinted canvas, a little darker towards one side."""
+    light = 222 + 22 * chance()
+    tint = np.array([light + 8 * chance() - 4 for _ in range(3)], np.float32)
+    ramp = np.linspace(-0.5, 0.5, size, dtype=np.float32)
+    across, down = (np.float32(12 * chance() - 6) for _ in range(2))
+    return (across * ramp[None, :, None] + down * ramp[:, None, None]) + tint
