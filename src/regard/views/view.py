@@ -1,14 +1,15 @@
 """What people look at, as data: matrices of numbers with a label for each row and each column.
 
 A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it. A `Plane`
-is a matrix of coordinates, drawn as points and the walks between them; it may stand beside others in any view.
+is a matrix of coordinates, drawn as points and the walks between them; an `Overlay` is a grid of weights, drawn as
+light on a picture. Both may stand beside others in any view.
 
 A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
 new entries of `KINDS`, never new renderers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ KINDS: dict[str, Kind] = {
     "heads": Kind(True, {"en": "reads", "zh": "读者"}, {"en": "is read", "zh": "被读"}),
     "generation": Kind(True, {"en": "step", "zh": "步"}, {"en": "looked at", "zh": "看了哪里"}),
     "pointing": Kind(True, {"en": "step", "zh": "步"}, {"en": "points at", "zh": "指向"}),
+    "looking": Kind(True, {"en": "row", "zh": "行"}, {"en": "column", "zh": "列"}),
     "plane": Kind(False, {"en": "point", "zh": "点"}, {"en": "coordinate", "zh": "坐标"}),
     "lines": Kind(False, {"en": "line", "zh": "曲线"}, {"en": "place", "zh": "位置"}, drawn="lines"),
 }
@@ -116,6 +118,44 @@ class Plane(Matrix):
         super().__post_init__()
         if self.values.shape[1] != 2:
             raise ShapeError(f"a plane's columns are x and y, but values of shape {self.values.shape} were given")
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay(Matrix):
+    """Where in a picture was looked: a grid of weights over it, the first row at the top.
+
+    Args:
+        image: `(height, width, 3)`, uint8: red, green, blue. Overlays of one array share it in files.
+        boxes: left, top, right and bottom of known objects in the picture's pixels; they are outlined.
+
+    Raises:
+        ShapeError: the image is no such array, or a box is not four numbers.
+    """
+
+    image: np.ndarray | Any = field(kw_only=True)
+    boxes: Sequence[tuple[float, float, float, float]] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        image = np.asarray(self.image)
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ShapeError(
+                f"an overlay's image is (height, width, 3) of uint8, but {image.shape} of {image.dtype} was given"
+            )
+        boxes = tuple(tuple(map(float, box)) for box in self.boxes)
+        if any(len(box) != 4 or not np.isfinite(box).all() for box in boxes):
+            raise ShapeError(f"a box is four numbers (left, top, right, bottom), but {boxes} were given")
+        object.__setattr__(self, "image", image)
+        object.__setattr__(self, "boxes", boxes)
+
+    @classmethod
+    def on(
+        cls, image: np.ndarray, weights: Any, title: str, boxes: Sequence[tuple[float, float, float, float]] = ()
+    ) -> "Overlay":
+        """A grid of weights whose rows and columns are numbered from 1, such as those of one word."""
+        tall, wide = np.shape(weights)
+        rows, columns = ([str(number + 1) for number in range(count)] for count in (tall, wide))
+        return cls(weights, rows, columns, title, image=image, boxes=boxes)
 
 
 @dataclass(frozen=True, eq=False)

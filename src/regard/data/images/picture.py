@@ -1,7 +1,7 @@
 """The one way in which a picture is read, for training and for use: any file becomes a square of red, green and blue.
 
-A picture keeps its proportions: it is scaled until its longer side fits, and stands in the middle of a white square. What
-is transparent is white, what has one channel gets three, and a camera's note of how it was held is followed.
+A picture keeps its proportions: it is scaled until its longer side fits, and stands in the middle of a white square.
+What is transparent is white, what has one channel gets three, and a camera's note of how it was held is followed.
 """
 
 import io

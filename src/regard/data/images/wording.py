@@ -65,8 +65,8 @@ def caption(
         language: of the words between.
     """
     grammar = _GRAMMARS[language]
-    text, spans = _said("", objects[0])
-    spans = [spans]
+    text, span = _said("", objects[0])
+    spans = [span]
     for number, (other, relation) in enumerate(zip(objects[1:], relations, strict=True)):
         before, after = grammar.relations[relation]
         if language == "fr" and _is_elided("".join(other)):
