@@ -49,6 +49,7 @@ class RunSettings(BaseModel):
 
 SETTINGS: dict[str, str] = {
     "algorithms": "regard.tasks.algorithms_settings:AlgorithmSettings",
+    "captioning": "regard.tasks.captioning_settings:CaptioningSettings",
     "classification": "regard.tasks.classification_settings:ClassificationSettings",
     "language": "regard.tasks.language_settings:LanguageSettings",
     "masked": "regard.tasks.masked_settings:MaskedSettings",

@@ -87,6 +87,7 @@ def _unwatchable(tree: dict[str, Any], monitors: dict[str, Better]) -> list[str]
 
 TASKS = {
     "algorithms": "regard.tasks.algorithms",
+    "captioning": "regard.tasks.captioning",
     "classification": "regard.tasks.classification",
     "language": "regard.tasks.language",
     "masked": "regard.tasks.masked",

@@ -1,0 +1,118 @@
+"""Pictures and their captions as tensors: what a captioner trains on and is measured by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int, Num
+from torch import Tensor
+
+from regard.data.chance import Chance
+from regard.data.images.captioned import Captioned, Named, Pictures
+from regard.data.tokenizers import Tokenizer
+from regard.data.units import normalize, units
+from regard.data.vocabulary import BEGIN, END, PADDING
+
+UNTOLD = -100
+"""The target of a place behind the end."""
+
+
+@dataclass(frozen=True)
+class CaptionBatch:
+    """Pictures side by side, each with one caption, padded on the right.
+
+    Attributes:
+        pictures: pixels `(batch, size, size, 3)`, uint8; or features, see `models.captioner_settings.Features`.
+        words_in: the begin mark and the words.
+        words_out: the words and the end mark; `UNTOLD` behind it.
+    """
+
+    pictures: Num[Tensor, "batch rows columns width"]
+    words_in: Int[Tensor, "batch steps"]
+    words_out: Int[Tensor, "batch steps"]
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def to(self, device: torch.device | str) -> "CaptionBatch":
+        """The same batch on another device."""
+        return replace(
+            self,
+            pictures=self.pictures.to(device),
+            words_in=self.words_in.to(device),
+            words_out=self.words_out.to(device),
+        )
+
+    @staticmethod
+    def of(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> "CaptionBatch":
+        """Pictures of one size, and the ids of their words without marks."""
+        steps = max(len(ids) for ids in captions) + 1
+        read, said = np.full((len(captions), steps), PADDING), np.full((len(captions), steps), UNTOLD)
+        for row, ids in enumerate(captions):
+            read[row, : len(ids) + 1] = [BEGIN, *ids]
+            said[row, : len(ids) + 1] = [*ids, END]
+        return CaptionBatch(torch.from_numpy(np.stack(pictures)), torch.from_numpy(read), torch.from_numpy(said))
+
+
+class CaptionBatches:
+    """Follows `training.place.Batches`: in each epoch every picture once, with the next of its captions.
+
+    Args:
+        pictures: the training's.
+        tokenizer: cuts captions.
+        batch: pictures of a batch.
+        longest: words of a caption at most; what is behind them is not learned.
+        endless: whether the source has a picture for every number, so that each epoch may go on counting.
+        seed: with the number of the epoch it decides the order of a source that is not endless.
+    """
+
+    def __init__(
+        self, pictures: Pictures, tokenizer: Tokenizer, batch: int, longest: int, *, endless: bool, seed: int
+    ) -> None:
+        self.pictures, self.tokenizer, self.batch, self.longest = pictures, tokenizer, batch, longest
+        self.endless, self.seed = endless, seed
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        count = len(self.pictures)
+        places = np.arange(count) if self.endless else Chance("captions", self.seed, epoch).order(count)
+        numbers = (places + epoch * count).tolist()
+        return [numbers[start : start + self.batch] for start in range(0, count, self.batch)]
+
+    def load(self, indices: list[int]) -> CaptionBatch:
+        count = len(self.pictures)
+        shown = [self.pictures[number if self.endless else number % count] for number in indices]
+        texts = [one.captions[number // count % len(one.captions)] for one, number in zip(shown, indices, strict=True)]
+        return CaptionBatch.of(
+            [one.pixels for one in shown], [self.tokenizer.encode(text).ids[: self.longest] for text in texts]
+        )
+
+
+@dataclass(frozen=True)
+class NamedWord:
+    """A word that belongs to an object's name.
+
+    Attributes:
+        step: which word of the caption, from 0; the look before it is its own.
+        object: the object's number among those of the caption.
+    """
+
+    step: int
+    object: int
+
+
+def named_words(picture: Captioned) -> list[NamedWord]:
+    """The words of the first caption that name objects whose place is known, in units of regard's own.
+
+    The tokenizer must be one of words: then step and word are one.
+    """
+
+    def within(start: int, one: Named) -> bool:
+        return one.start <= start < one.end
+
+    return [
+        NamedWord(step, number)
+        for step, unit in enumerate(units(normalize(picture.captions[0])))
+        for number, one in enumerate(picture.named)
+        if within(unit.start, one)
+    ]

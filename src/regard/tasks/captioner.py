@@ -1,0 +1,136 @@
+"""A trained model that captions pictures, with where it looked before each word."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.data.images.picture import load_picture
+from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
+from regard.decoding.outputs import Hypothesis
+from regard.decoding.search import search
+from regard.decoding.settings import SearchSettings
+from regard.errors import ConfigError
+from regard.models.captioner import Captioner
+from regard.tasks.captioning_settings import CaptioningSettings
+from regard.tasks.config import check
+from regard.tasks.experiment import DATA
+from regard.tasks.runs import open_run
+from regard.training.checkpoint import load_weights
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a model said of a picture.
+
+    Attributes:
+        text: the caption.
+        words: its words, and the end mark where it ended by itself.
+        weights: where it looked before each of them, `(words, rows, columns)`; each look's sum is 1.
+        probability: of the whole caption, as the model finds it.
+    """
+
+    text: str
+    words: list[str]
+    weights: np.ndarray
+    probability: float
+
+
+class PictureCaptioner:
+    """A model, its words and its settings.
+
+    Args:
+        model: in any mode; it is put into eval mode to caption.
+        tokenizer: of its words.
+        settings: of its run.
+    """
+
+    def __init__(self, model: Captioner, tokenizer: Tokenizer, settings: CaptioningSettings) -> None:
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+
+    @torch.no_grad()
+    def caption(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
+        """Caption some pictures together.
+
+        Args:
+            pictures: `(size, size, 3)` of the run's size, uint8.
+            beam: hypotheses kept at each step; 1 is greedy.
+        """
+        if not pictures:
+            return []
+        self.model.eval()
+        memory = self.model.encode(torch.from_numpy(np.stack(pictures)).to(next(self.model.parameters()).device))
+        found = search(
+            self.model.decoder,
+            memory,
+            len(pictures),
+            begin=BEGIN,
+            end=END,
+            settings=SearchSettings(beam=beam),
+            limits=[self.settings.captions.longest + 1] * len(pictures),
+            forbidden=(PADDING, UNKNOWN, BEGIN),
+        )
+        return [self._told(best, memory.shape) for best, *_ in found]
+
+    def stream(self, paths: Iterable[Path], beam: int = 1, together: int = 32) -> Iterator[tuple[np.ndarray, Caption]]:
+        """Each file's picture, as the model sees it, and its caption, in order.
+
+        Args:
+            paths: of pictures.
+            beam: see `caption`.
+            together: captioned at once; it never changes a caption.
+
+        Raises:
+            DataError: a file is no picture; it is named, and those before it have been given.
+        """
+        size, rest = self.settings.data.size, iter(paths)
+        while chunk := list(islice(rest, together)):
+            shown = [load_picture(path, size).pixels for path in chunk]
+            yield from zip(shown, self.caption(shown, beam), strict=True)
+
+    def _told(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
+        assert best.alignment is not None
+        words = [*self.tokenizer.pieces(best.ids), *(["</s>"] if best.finished else [])]
+        weights = best.alignment.numpy().reshape(len(words), *shape)
+        return Caption(self.tokenizer.decode(best.ids), words, weights, float(np.exp(best.log_probability)))
+
+
+def build(settings: CaptioningSettings, vocabulary: int) -> Captioner:
+    """The model that the settings say, with fresh weights."""
+    return Captioner(settings.model, vocabulary)
+
+
+def begin_from(folder: str | Path, model: Captioner, tokenizer: Tokenizer) -> None:
+    """Put the best weights of another run into a model, such as those of soft attention where hard one is to be learned.
+
+    Raises:
+        RunError: there is no run of captioning, or no weights yet, or they are of a model of other sizes.
+        ConfigError: it knows other words.
+    """
+    if DATA in str(folder):
+        raise ConfigError(f"start_from: a trained run is to be named here: --data RUN puts it in the place of {DATA}")
+    run = open_run(folder)
+    check(CaptioningSettings, run.read_config())
+    if load_tokenizer(run.tokenizers).fingerprint() != tokenizer.fingerprint():
+        raise ConfigError(f"start_from: {folder} was trained on other words; the same data and captions are expected")
+    load_weights(model, run.weights)
+
+
+def load_captioner(folder: str | Path) -> PictureCaptioner:
+    """The captioner of a run folder, with its best weights.
+
+    Raises:
+        RunError: there is no run, or no weights yet, or they are damaged.
+        ConfigError: the run's settings cannot be used.
+    """
+    run = open_run(folder)
+    settings = check(CaptioningSettings, run.read_config())
+    tokenizer = load_tokenizer(run.tokenizers)
+    model: Any = build(settings, len(tokenizer))
+    load_weights(model, run.weights)
+    return PictureCaptioner(model, tokenizer, settings)

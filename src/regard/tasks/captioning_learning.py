@@ -1,0 +1,100 @@
+"""What a captioner learns from: the words, how evenly it looks, and, where looks are drawn, what they were good for.
+
+Soft (Xu et al. 2015, §4.2.1, eq. 14): −log p(y|x) + λ Σ_i (1 − Σ_t α_ti)².
+
+Hard (§4.1): log p(y|a) ≥ Σ_s p(s|a) log p(y|s, a), the expectation over paths of looks s. Its gradient, eq. 11, is
+estimated by one drawn path (eq. 12): ∇ log p(y|s, a) + λ_r (log p(y|s, a) − b) ∇ log p(s|a) + λ_e ∇ H[s]. The baseline
+moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each picture reads, with a certain probability, the means
+α in place of its draws: both make the estimate calmer.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.data.captions import UNTOLD, CaptionBatch
+from regard.data.vocabulary import UNKNOWN
+from regard.layers.dropout import hide_words
+from regard.layers.objective import Objective
+from regard.models.captioner import PICTURE, Captioner
+from regard.tasks.captioning_settings import LearningSettings
+
+_KEPT = 0.9
+"""Of the baseline, at each batch."""
+
+
+def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSettings) -> Objective:
+    """The objective of a batch; its total's value is that of the words alone, in nats.
+
+    Args:
+        model: a `Captioner`, in training mode.
+        batch: pictures and captions.
+        learning: how much is added.
+    """
+    assert isinstance(model, Captioner)
+    hard = model.settings.look != "soft"
+    expected = torch.rand(len(batch), device=batch.pictures.device) < learning.expected if hard else None
+    heard = hide_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
+    decoder = model.decoder
+    step = decoder.step(decoder.start(model.encode(batch.pictures), len(batch)), heard, expected)
+    told, logs = _words(step.logits, batch)
+    added = logs.new_zeros(())
+    looks = step.attended[PICTURE]
+    if learning.evenly:
+        weights = looks.log_weights.exp() if hard else looks.weights  # α, not the draw
+        added = added + learning.evenly * unevenness(weights * told[..., None])
+    if hard and learning.entropy:
+        added = added - learning.entropy * (entropy(looks.log_weights) * told).sum()
+    if model.settings.look == "sample" and learning.reward:
+        assert looks.log_prob is not None and expected is not None
+        drawn = ~expected
+        added = added + learning.reward * reinforce(
+            logs.sum(1)[drawn], (looks.log_prob * told).sum(1)[drawn], model.baseline
+        )
+    correct = ((step.logits.detach().argmax(-1) == batch.words_out) & told).sum()
+    return Objective(-logs.sum() + (added - added.detach()), told.sum(), correct)
+
+
+def reinforce(
+    reached: Float[Tensor, " draws"], log_draws: Float[Tensor, " draws"], baseline: Float[Tensor, ""]
+) -> Float[Tensor, ""]:
+    """What has −(log p(y|s, a) − b) ∇ log p(s|a) as its gradient, summed over draws (eq. 12); moves the baseline.
+
+    Args:
+        reached: log p(y|s, a) of each draw's whole caption.
+        log_draws: log p(s|a) of each draw's whole path.
+        baseline: b before; afterwards a tenth of the mean of `reached` has come in.
+    """
+    if not len(reached):
+        return reached.sum()
+    surrogate = -((reached.detach() - baseline) * log_draws).sum()
+    baseline.lerp_(reached.detach().mean(), 1 - _KEPT)
+    return surrogate
+
+
+def unevenness(weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, ""]:
+    """Σ_i (1 − Σ_t α_ti)², summed over the batch (eq. 14)."""
+    total: Tensor = ((1 - weights.sum(1)) ** 2).sum()
+    return total
+
+
+def entropy(log_weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, "batch steps"]:
+    """H of each look's distribution, in nats."""
+    seen = log_weights > -torch.inf
+    return -torch.where(seen, log_weights.exp() * torch.where(seen, log_weights, 0), 0).sum(-1)
+
+
+def _words(logits: Tensor, batch: CaptionBatch) -> tuple[Tensor, Tensor]:
+    """Which steps have a word to tell, and the logarithm of its probability; 0 at the others."""
+    told = batch.words_out != UNTOLD
+    logs = -F.cross_entropy(logits.float().transpose(1, 2), batch.words_out, ignore_index=UNTOLD, reduction="none")
+    return told, logs
+
+
+def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
+    """−log p of the words alone, as the model looks in use."""
+    decoder = model.decoder
+    step = decoder.step(decoder.start(model.encode(batch.pictures), len(batch)), batch.words_in)
+    told, logs = _words(step.logits, batch)
+    return Objective(-logs.sum(), told.sum(), ((step.logits.argmax(-1) == batch.words_out) & told).sum())
