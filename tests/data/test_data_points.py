@@ -26,6 +26,12 @@ def sets_of(text, name="hull"):
 # Answers ------------------------------------------------------------------------------------------------------------
 
 
+def test_sets_may_stand_a_line_each_as_solve_writes_them():
+    lines = '{"points": [2.0, 1.0], "answer": [1, 2]}\n\n{"points": [3.0], "answer": [1]}\n'
+    assert sets_of(lines, "sort") == [[[2.0], [1.0]], [[3.0]]]
+    assert sets_of("[1, 2]\n[3]", "sort") == [[[1.0], [2.0]], [[3.0]]]
+
+
 def test_answers_by_hand_in_their_order():
     """W7 for the numbers; the others begin at the leftmost point, of equal ones the lowest."""
     assert answer_of(problem_of("sort"), np.array([[20.0], [5.0], [10.0]])) == [0, 2, 1]
@@ -185,6 +191,9 @@ def test_nothing_in_is_nothing_out_b15():
         ("[[[0, 0], [1, 1], [2, 3]], [[0, 0]]]", "hull", "given.csv, set 2: a set of 1"),
         ('[[0, 0], [1, "a"]', "hull", "given.csv: this is no JSON"),
         ("[" * 100_000, "hull", "given.csv: this is no JSON"),
+        ("word", "sort", "given.csv, line 1: 'word' is no number. Expected numbers"),
+        ("word", "hull", "given.csv, line 1: 'word' is no number. Expected x,y"),
+        ('{"points": [[0, 0], [1, 1], [0, 1]]}\n\n{"points": [[0, 0], [1, 1]]}\n', "hull", "line 3: a set of 2; hull"),
         ("[[0, 0], [1, 1], [2, 1" + "0" * 400 + "]]", "hull", "given.csv: expected a set such as"),
         ("0,0\n1,1\n-1e308,0\n", "hull", "line 3: '-1e308' is too large; numbers to 1e\\+150 are read"),
     ],

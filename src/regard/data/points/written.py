@@ -5,6 +5,7 @@ r"""Sets of points as people write them: CSV, JSON, or a line of text.
 | CSV | a point a line, `x,y`, under a line of names or not; an empty line begins the next set | a set a line, `20, 5` |
 | text | a set a line, `0,0 1,0.5 0.3,1` | `20 5 10` |
 | JSON | `[[0, 0], [1, 0.5]]`, `{"points": …}`, or a list of such | `[20, 5, 10]`, or a list of such |
+| JSON Lines | one of these a line, as `regard solve --format jsonl` writes them | likewise |
 """
 
 import json
@@ -43,10 +44,10 @@ def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[S
 
 def _from_lines(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
     points: list[list[float]] = []
-    begun, heading = 0, True
+    begun, heading = 0, problem.axes > 1
     for number, line in chain(numbered, [(0, "")]):
         place = f"{origin}, line {number}"
-        if heading and _is_heading(line):
+        if heading and _is_heading(line, problem.axes):
             continue
         heading = False
         try:
@@ -65,10 +66,14 @@ def _from_lines(numbered: Iterable[tuple[int, str]], problem: Problem, origin: s
             points += read
 
 
-def _is_heading(line: str) -> bool:
+def _is_heading(line: str, axes: int) -> bool:
     """Whether a line has words and no number, as the names of columns."""
     words = re.split(r"[,;\s]+", line.strip())
-    return all(words) and not any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?|[-+]?(nan|inf)", one, re.I) for one in words)
+    return (
+        len(words) >= axes
+        and all(words)
+        and not any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?|[-+]?(nan|inf)", one, re.I) for one in words)
+    )
 
 
 def _line(line: str, axes: int) -> list[list[float]]:
@@ -98,15 +103,29 @@ def _number(text: str) -> float:
 
 
 def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
+    lines = list(numbered)
     try:
-        content = json.loads("\n".join(line for _, line in numbered))
+        content = json.loads("\n".join(line for _, line in lines))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{origin}: this is no JSON: {error}") from error
-    # A list of sets is nested one deeper than a set.
-    several = isinstance(content, list) and (not content or _depth(content) > problem.axes)
-    for number, entry in enumerate(content if several else [content], start=1):
-        place = f"{origin}, set {number}" if several else origin
+        each = _json_lines(lines)
+        if each is None:
+            raise DataError(f"{origin}: this is no JSON: {error}") from error
+        places = [(f"{origin}, line {number}", entry) for number, entry in each]
+    else:
+        # A list of sets is nested one deeper than a set.
+        several = isinstance(content, list) and (not content or _depth(content) > problem.axes)
+        places = [(f"{origin}, set {n}", one) for n, one in enumerate(content, 1)] if several else [(origin, content)]
+    for place, entry in places:
         yield _checked(_points(entry, problem, place), problem, place)
+
+
+def _json_lines(lines: list[tuple[int, str]]) -> list[tuple[int, Any]] | None:
+    """Each line by itself; None if it is not as if each were JSON."""
+    try:
+        told = [(number, json.loads(line)) for number, line in lines if line.strip()]
+    except (ValueError, RecursionError):
+        return None
+    return told if len(told) > 1 else None
 
 
 def _depth(content: Any) -> int:
