@@ -153,8 +153,7 @@ class Overlay(Matrix):
         cls, image: np.ndarray, weights: Any, title: str, boxes: Sequence[tuple[float, float, float, float]] = ()
     ) -> "Overlay":
         """A grid of weights whose rows and columns are numbered from 1, such as those of one word."""
-        tall, wide = np.shape(weights)
-        rows, columns = ([str(number + 1) for number in range(count)] for count in (tall, wide))
+        rows, columns = ([str(number + 1) for number in range(size)] for size in (*np.shape(weights), 0, 0)[:2])
         return cls(weights, rows, columns, title, image=image, boxes=boxes)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from regard.data.chance import Chance
-from regard.data.images.scenes import Object, Stamp
+from regard.data.images.scenes import Object
 from regard.data.images.settings import CaptionLanguage
+from regard.data.images.stamp import Stamp, shrunk
 from regard.data.images.wording import Phrase
 
 
@@ -64,7 +65,6 @@ COLORS = (
 )
 
 _DRAWN = 256  # points of the drawing that smaller masks are made of
-_INK = 24  # of 255: fainter rims are left out, so that a box ends where something is seen
 _SHADE = 12  # of 255, that a colour varies in each channel
 
 
@@ -121,27 +121,18 @@ def _stamp(character: str, shade: np.ndarray, side: int) -> Stamp:
 
 @cache
 def mask(character: str, side: int) -> np.ndarray:
-    """How much of each pixel a glyph covers, `(height, width, 1)` from 0 to 1; the longer side has `side` pixels."""
-    drawing = _drawing(character)
-    scale = side / max(drawing.size)
-    width, height = (max(1, round(length * scale)) for length in drawing.size)
-    small = np.asarray(drawing.resize((width, height), Image.Resampling.BOX))
-    covered = np.where(small >= _INK, small, 0)
-    rows, columns = np.flatnonzero(covered.any(1)), np.flatnonzero(covered.any(0))
-    cut = covered[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    alpha = (cut[..., None] / 255).astype(np.float32)
-    alpha.setflags(write=False)
-    return alpha
+    """How much of each pixel a glyph covers, `(height, width, 1)` from 0 to 1; its longer side has `side` pixels."""
+    return shrunk(_drawing(character), side).alpha
 
 
 @cache
 def _drawing(character: str) -> Image.Image:
-    """A glyph large, cut to its ink."""
+    """A glyph, large."""
     font = ImageFont.truetype(str(_font()), _DRAWN)
     left, top, right, bottom = (math.floor(edge) for edge in font.getbbox(character))
-    drawing = Image.new("L", (right - left + 2, bottom - top + 2))
-    ImageDraw.Draw(drawing).text((1 - left, 1 - top), character, font=font, fill=255)
-    return drawing.crop(drawing.getbbox())
+    drawing = Image.new("RGBA", (right - left + 2, bottom - top + 2))
+    ImageDraw.Draw(drawing).text((1 - left, 1 - top), character, font=font, fill=(0, 0, 0, 255))
+    return drawing
 
 
 def _font() -> Path:

@@ -59,7 +59,7 @@ def load_picture(path: str | os.PathLike[str], size: int) -> Placed:
 
 def read_picture(content: bytes, size: int, origin: str) -> Placed:
     """The picture that a file's bytes hold, as `load_picture`; `origin` is what errors call it."""
-    picture = _decoded(content, origin)
+    picture = _in_colors(decoded(content, origin), origin)
     scale = size / max(picture.size)
     width, height = (max(1, min(size, round(side * scale))) for side in picture.size)
     if picture.size != (width, height):
@@ -70,7 +70,12 @@ def read_picture(content: bytes, size: int, origin: str) -> Placed:
     return Placed(np.array(square), (float(left), float(top), float(left + width), float(top + height)))
 
 
-def _decoded(content: bytes, origin: str) -> Image.Image:
+def decoded(content: bytes, origin: str) -> Image.Image:
+    """A picture as it was saved, the right way up: its first frame, in whatever mode it has.
+
+    Raises:
+        DataError: as `load_picture`.
+    """
     if not content:
         raise DataError(f"{origin}: this file is empty; a picture is expected")
     try:
@@ -79,7 +84,7 @@ def _decoded(content: bytes, origin: str) -> Image.Image:
             with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 _refuse_bomb(picture, origin)
                 picture.seek(0)
-                return _in_colors(ImageOps.exif_transpose(picture), origin)
+                return ImageOps.exif_transpose(picture)
     except DataError:
         raise
     except UnidentifiedImageError as error:

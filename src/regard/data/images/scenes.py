@@ -10,22 +10,11 @@ from regard.data.chance import Chance
 from regard.data.images.captioned import Captioned, Named, Part
 from regard.data.images.layout import LARGEST_SHARE, place
 from regard.data.images.settings import EmojiScenes, MadeScenes
+from regard.data.images.stamp import Stamp
 from regard.data.images.wording import Phrase, caption
 from regard.errors import ConfigError
 
 _SMALLEST = 0.26  # of the canvas's side, that the longer side of an object has
-
-
-class Stamp(NamedTuple):
-    """An object to be pasted, cut to its ink: something stands in each of its outer rows and columns.
-
-    Attributes:
-        color: red, green, blue from 0 to 255: `(3,)`, or `(height, width, 3)`.
-        alpha: `(height, width, 1)`, from 0 to 1.
-    """
-
-    color: np.ndarray
-    alpha: np.ndarray
 
 
 class Object(NamedTuple):

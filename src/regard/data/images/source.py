@@ -1,6 +1,8 @@
 """From settings to pictures: one function for all sources."""
 
 from regard.data.images.captioned import Part, Pictures
+from regard.data.images.emoji import EmojiCast
+from regard.data.images.folder import FolderPictures
 from regard.data.images.glyphs import GlyphCast
 from regard.data.images.scenes import Scenes
 from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
@@ -20,4 +22,6 @@ def pictures(settings: MadeScenes | EmojiScenes | CaptionedFolder, seed: int, pa
     """
     if isinstance(settings, MadeScenes):
         return Scenes(GlyphCast(settings.held_out, settings.language), settings, seed, part)
-    raise NotImplementedError(settings.kind)
+    if isinstance(settings, EmojiScenes):
+        return Scenes(EmojiCast(settings), settings, seed, part)
+    return FolderPictures(settings, part)

@@ -50,8 +50,23 @@ _GRAMMARS: dict[CaptionLanguage, _Grammar] = {
 }
 
 _VOWELS = "aàâeéèêëiîïoôœuùûü"
-_MUTE_H = ("habi", "halt", "herb", "heur", "hippo", "hiron", "homme", "hôpi", "horlo", "hôte", "huil", "huît", "hélic")
-"""Beginnings of French words whose h is not spoken: d'horloge, but de hibou."""
+_MUTE = (
+    "halt",
+    "herb",
+    "heur",
+    "hibis",
+    "hippo",
+    "hiron",
+    "homme",
+    "hôpi",
+    "horlo",
+    "hôte",
+    "huil",
+    "huît",
+    "hélic",
+    "yeu",
+)
+"""Beginnings of French words that are said as if they began with a vowel: d’horloge, but de hibou."""
 
 
 def caption(
@@ -70,7 +85,7 @@ def caption(
     for number, (other, relation) in enumerate(zip(objects[1:], relations, strict=True)):
         before, after = grammar.relations[relation]
         if language == "fr" and _is_elided("".join(other)):
-            before = before.removesuffix("e ") + "'"
+            before = before.removesuffix("e ") + "’"
         text, span = _said(text + (grammar.also if number else "") + before, other)
         text += after
         spans.append(span)
@@ -83,4 +98,4 @@ def _said(text: str, phrase: Phrase) -> tuple[str, tuple[int, int]]:
 
 
 def _is_elided(phrase: str) -> bool:
-    return phrase[0].lower() in _VOWELS or phrase.lower().startswith(_MUTE_H)
+    return phrase[0].lower() in _VOWELS or phrase.lower().startswith(_MUTE)
