@@ -44,6 +44,16 @@ class CaptionBatch:
             words_out=self.words_out.to(device),
         )
 
+    def by_length(self) -> list[tuple[Int[Tensor, " rows"], int]]:
+        """The half of the rows with shorter captions and the half with longer ones, and the steps of each.
+
+        A decoder that steps through them by themselves computes little behind a short caption's end.
+        """
+        lengths, order = (self.words_out != UNTOLD).sum(1).sort(stable=True)
+        halves = (part for part in order.tensor_split(2) if len(part))
+        ends = (part for part in lengths.tensor_split(2) if len(part))
+        return [(rows, int(steps[-1])) for rows, steps in zip(halves, ends, strict=True)]
+
     @staticmethod
     def of(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> "CaptionBatch":
         """Pictures of one size, and the ids of their words without marks."""

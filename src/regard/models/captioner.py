@@ -39,6 +39,10 @@ class Memory(NamedTuple):
     annotations: Float[Tensor, "batch cells annotation"]
     shape: tuple[int, int]
 
+    def rows(self, rows: Int[Tensor, " some"]) -> "Memory":
+        """Of some pictures of the batch."""
+        return Memory(self.annotations[rows], self.shape)
+
 
 class CaptionDecoder(nn.Module):
     """Looks, then steps; see `layers.decoder`.
@@ -132,6 +136,7 @@ class Captioner(nn.Module):
         self.annotate = nn.Sequential(nn.Linear(self.encoder.width + 2, settings.annotation_dim), nn.ReLU())
         self.dropout = Dropout(settings.dropout)
         self.decoder = CaptionDecoder(settings, vocabulary)
+        self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
         self.register_buffer("baseline", torch.zeros(()))  # of REINFORCE: it moves, and a resumed run goes on with it
 
     baseline: Float[Tensor, ""]
@@ -141,6 +146,14 @@ class Captioner(nn.Module):
         grid: Grid = self.encoder(pictures)
         placed = torch.cat([grid, places(grid)], dim=-1)
         return Memory(self.dropout(self.annotate(placed).flatten(1, 2)), (grid.shape[1], grid.shape[2]))
+
+    def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
+        """How surely each word belongs to the picture, told by its cells one by one: a logit.
+
+        `log Σ_i exp(u·a_i + b)`, in effect the best cell's (Fang et al. 2015 learn detectors of words so). No caption
+        needs it: it teaches the encoder.
+        """
+        return self.detectors(memory.annotations).logsumexp(1)
 
 
 def places(grid: Grid) -> Float[Tensor, "batch rows columns 2"]:

@@ -1,7 +1,6 @@
 """What sees a picture: pixels become a grid of features, row by row.
 
-The small network of convolutions has no padding that tells where the border is but zeros, and each of its features
-sees only a few pixels around its own cell, so that a feature is of what lies there.
+The small network of convolutions looks only a few pixels around each cell, so that a feature is of what lies there.
 """
 
 from typing import Any
@@ -11,7 +10,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from regard.models.captioner_settings import Convolutions, Features
+from regard.errors import ShapeError
+from regard.models.backbone import PretrainedEncoder
+from regard.models.captioner_settings import Backbone, Convolutions, Features
 
 Grid = Float[Tensor, "batch rows columns width"]
 
@@ -29,23 +30,38 @@ class SmallConvolutions(nn.Module):
         self.width = widths[-1]
         self.each = nn.ModuleList(
             nn.Conv2d(before, after, 3, stride, padding=1, bias=False)
-            for before, after, stride in zip(widths, widths[1:], settings.strides, strict=False)
+            for before, after, stride in zip(widths[:-1], settings.channels, settings.strides, strict=True)
         )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in settings.channels)
-        self.to(memory_format=torch.channels_last)
+        for convolution in self.each:  # as pictures lie in memory and annotations are read; a CPU is twice as fast
+            convolution.weight.data = convolution.weight.data.contiguous(memory_format=torch.channels_last)
 
-    def forward(self, pixels: UInt8[Tensor, "batch height width_ 3"]) -> Grid:
-        grid = scaled(pixels)
+    def forward(self, pixels: UInt8[Tensor, "batch height width 3"]) -> Grid:
+        grid = (pixels.permute(0, 3, 1, 2).float() / 127.5).sub_(1)
         for convolution, norm in zip(self.each, self.norms, strict=True):
             grid = F.relu(norm(convolution(grid)))
         return grid.permute(0, 2, 3, 1)
 
 
-def scaled(pixels: UInt8[Tensor, "batch height width 3"]) -> Float[Tensor, "batch 3 height width"]:
-    """Colours from −1 to 1, channels first as convolutions take them, in memory as they were."""
-    return (pixels.permute(0, 3, 1, 2).float() / 127.5).sub_(1)
+class GivenFeatures(nn.Module):
+    """Features that were made before: nothing is computed.
+
+    Args:
+        settings: how wide they are.
+    """
+
+    def __init__(self, settings: Features) -> None:
+        super().__init__()
+        self.width = settings.width
+
+    def forward(self, features: Grid) -> Grid:
+        if features.shape[-1] != self.width:
+            raise ShapeError(f"the features are {features.shape[-1]} wide; this model was made for {self.width}")
+        return features
 
 
-def make_encoder(settings: Convolutions | Features) -> Any:
+def make_encoder(settings: Convolutions | Backbone | Features) -> Any:
     """The encoder that the settings name: pictures in, a `Grid` out, with its `width`."""
-    return SmallConvolutions(settings)
+    if isinstance(settings, Backbone):
+        return PretrainedEncoder(settings)
+    return SmallConvolutions(settings) if isinstance(settings, Convolutions) else GivenFeatures(settings)

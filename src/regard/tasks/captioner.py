@@ -106,7 +106,7 @@ def build(settings: CaptioningSettings, vocabulary: int) -> Captioner:
 
 
 def begin_from(folder: str | Path, model: Captioner, tokenizer: Tokenizer) -> None:
-    """Put the best weights of another run into a model, such as those of soft attention where hard one is to be learned.
+    """Put the best weights of another run into a model, such as soft attention's where hard is to be learned.
 
     Raises:
         RunError: there is no run of captioning, or no weights yet, or they are of a model of other sizes.

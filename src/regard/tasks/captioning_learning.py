@@ -10,14 +10,14 @@ moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each picture rea
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.data.captions import UNTOLD, CaptionBatch
-from regard.data.vocabulary import UNKNOWN
+from regard.data.vocabulary import PADDING, SPECIALS, UNKNOWN
 from regard.layers.dropout import hide_words
 from regard.layers.objective import Objective
-from regard.models.captioner import PICTURE, Captioner
+from regard.models.captioner import PICTURE, Captioner, Memory
 from regard.tasks.captioning_settings import LearningSettings
 
 _KEPT = 0.9
@@ -33,12 +33,34 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         learning: how much is added.
     """
     assert isinstance(model, Captioner)
-    hard = model.settings.look != "soft"
-    expected = torch.rand(len(batch), device=batch.pictures.device) < learning.expected if hard else None
+    memory = model.encode(batch.pictures)
     heard = hide_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
-    decoder = model.decoder
-    step = decoder.step(decoder.start(model.encode(batch.pictures), len(batch)), heard, expected)
-    told, logs = _words(step.logits, batch)
+    parts = [
+        _learned(model, memory.rows(rows), heard[rows, :steps], batch.words_out[rows, :steps], learning)
+        for rows, steps in batch.by_length()
+    ]
+    total, count, correct = (torch.stack(sums).sum() for sums in zip(*parts, strict=True))
+    if learning.words:
+        seen = learning.words * missed(model.detected(memory), batch.words_out)
+        total = total + (seen - seen.detach())
+    return Objective(total, count, correct)
+
+
+def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"]) -> Float[Tensor, ""]:
+    """Binary cross-entropy of every word, in the caption or not, summed over the batch, in nats."""
+    present = torch.zeros_like(logits).scatter_(1, said.clamp_min(PADDING), 1.0)
+    present[:, : len(SPECIALS)] = 0
+    return F.binary_cross_entropy_with_logits(logits, present, reduction="sum")
+
+
+def _learned(
+    model: Captioner, memory: Memory, heard: Tensor, said: Tensor, learning: LearningSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Total, count and right words of some rows."""
+    hard, decoder = model.settings.look != "soft", model.decoder
+    expected = torch.rand(len(heard), device=heard.device) < learning.expected if hard else None
+    step = decoder.step(decoder.start(memory, len(heard)), heard, expected)
+    told, logs = _words(step.logits, said)
     added = logs.new_zeros(())
     looks = step.attended[PICTURE]
     if learning.evenly:
@@ -48,12 +70,10 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         added = added - learning.entropy * (entropy(looks.log_weights) * told).sum()
     if model.settings.look == "sample" and learning.reward:
         assert looks.log_prob is not None and expected is not None
-        drawn = ~expected
-        added = added + learning.reward * reinforce(
-            logs.sum(1)[drawn], (looks.log_prob * told).sum(1)[drawn], model.baseline
-        )
-    correct = ((step.logits.detach().argmax(-1) == batch.words_out) & told).sum()
-    return Objective(-logs.sum() + (added - added.detach()), told.sum(), correct)
+        draws = logs.sum(1)[~expected], (looks.log_prob * told).sum(1)[~expected]
+        added = added + learning.reward * reinforce(*draws, model.baseline)
+    correct = ((step.logits.detach().argmax(-1) == said) & told).sum()
+    return -logs.sum() + (added - added.detach()), told.sum(), correct
 
 
 def reinforce(
@@ -85,16 +105,15 @@ def entropy(log_weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, "b
     return -torch.where(seen, log_weights.exp() * torch.where(seen, log_weights, 0), 0).sum(-1)
 
 
-def _words(logits: Tensor, batch: CaptionBatch) -> tuple[Tensor, Tensor]:
-    """Which steps have a word to tell, and the logarithm of its probability; 0 at the others."""
-    told = batch.words_out != UNTOLD
-    logs = -F.cross_entropy(logits.float().transpose(1, 2), batch.words_out, ignore_index=UNTOLD, reduction="none")
-    return told, logs
-
-
 def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
     """−log p of the words alone, as the model looks in use."""
     decoder = model.decoder
     step = decoder.step(decoder.start(model.encode(batch.pictures), len(batch)), batch.words_in)
-    told, logs = _words(step.logits, batch)
+    told, logs = _words(step.logits, batch.words_out)
     return Objective(-logs.sum(), told.sum(), ((step.logits.argmax(-1) == batch.words_out) & told).sum())
+
+
+def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+    """Which steps have a word to tell, and the logarithm of its probability; 0 at the others."""
+    logs = -F.cross_entropy(logits.float().transpose(1, 2), said, ignore_index=UNTOLD, reduction="none")
+    return said != UNTOLD, logs

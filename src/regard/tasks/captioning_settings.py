@@ -28,6 +28,12 @@ class LearningSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    words: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of a term by which single cells learn to detect the caption's words. It takes the place of "
+        "an encoder that was trained before.",
+    )
     evenly: float = Field(
         default=0.0,
         ge=0,

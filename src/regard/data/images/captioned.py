@@ -1,6 +1,6 @@
 """Pictures with captions, whatever their source: what a model of pictures learns from."""
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Captioned(NamedTuple):
     place: str
 
 
+@runtime_checkable
 class Pictures(Protocol):
     """A source: picture n is the same one whenever it is asked for, made or read on demand.
 
