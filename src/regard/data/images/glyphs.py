@@ -51,7 +51,7 @@ GLYPHS = (
     Glyph("♛", "crown", "couronne", True, "皇冠"),
     Glyph("♞", "horse", "cheval", False, "马"),
 )
-"""Clearly different shapes with everyday names, in the order in which a scene's objects are named."""
+"""Clearly different shapes with everyday names."""
 
 COLORS = (
     Color((212, 36, 40), "red", "rouge", "rouge", "红色"),
@@ -63,6 +63,7 @@ COLORS = (
     Color((248, 120, 186), "pink", "rose", "rose", "粉色"),
     Color((26, 26, 30), "black", "noir", "noire", "黑色"),
 )
+"""In the order in which a scene's objects are named."""
 
 _DRAWN = 256  # points of the drawing that smaller masks are made of
 _SHADE = 12  # of 255, that a colour varies in each channel
@@ -93,14 +94,20 @@ class GlyphCast:
         ]
 
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
+        """Different objects of different colours, in the order of their colours.
+
+        So a picture's colours tell who comes first, and each name must be looked up at its own place.
+        """
         pairs: dict[int, int] = {}
         if unseen:
             pairs.update([chance.choose(self.held_out)])
         while len(pairs) < count:
             glyph = chance.below(len(GLYPHS))
-            if glyph not in pairs:
-                pairs[glyph] = chance.choose(self.seen[glyph])
-        return [self._object(GLYPHS[glyph], COLORS[pairs[glyph]], chance) for glyph in sorted(pairs)]
+            color = chance.choose(self.seen[glyph])
+            if glyph not in pairs and color not in pairs.values():
+                pairs[glyph] = color
+        ordered = sorted(pairs, key=pairs.__getitem__)
+        return [self._object(GLYPHS[glyph], COLORS[pairs[glyph]], chance) for glyph in ordered]
 
     def _object(self, glyph: Glyph, color: Color, chance: Chance) -> Object:
         shade = np.array([value + _SHADE * (2 * chance() - 1) for value in color.rgb], np.float32)
