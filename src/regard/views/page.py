@@ -8,15 +8,16 @@ pointer. A Content-Security-Policy allows exactly this style and this script, by
 import base64
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
 from regard.views.labels import readable, visible, width_of
 from regard.views.page_chart import drawn_lines, line_rules
+from regard.views.page_overlay import overlay_rules, veil_class
 from regard.views.page_plane import drawn_plane
 from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
-from regard.views.view import Matrix, Plane, View
+from regard.views.view import Matrix, Overlay, Plane, View
 from regard.views.webfonts import embedded
 
 _STEPS = 50  # shades a ramp
@@ -33,6 +34,7 @@ def page(view: View) -> str:
     head = _notes(view) + _legend(view, scale) + _contents(view)
     matrices = (*view.overview, *view.matrices)
     planes = [matrix for matrix in matrices if isinstance(matrix, Plane)]
+    overlays = {number: matrix for number, matrix in enumerate(matrices, start=1) if isinstance(matrix, Overlay)}
     sections = [_section(view, matrix, number, scale) for number, matrix in enumerate(matrices, start=1)]
     above = len(view.overview)
     body = "\n".join(sections[:above] + _grid(view, sections[above:]))
@@ -40,13 +42,14 @@ def page(view: View) -> str:
         _resource("page.css")
         + _grid_rule(view)
         + (line_rules() if view.of_lines or planes else "")
-        + (_shade_rules() if not view.of_lines and len(planes) < max(1, len(matrices)) else "")
+        + (_shade_rules() if not view.of_lines and len(planes) + len(overlays) < max(1, len(matrices)) else "")
+        + overlay_rules(overlays)
         + embedded(title + head + body + words.hint + words.no_data)
     )
     script = _resource("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; font-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{'img-src data:; ' if overlays else ''}base-uri 'none'; form-action 'none'"
     )
     return f"""<!doctype html>
 <html lang="{words.code}">
@@ -112,6 +115,8 @@ def _legend(view: View, scale: Scale) -> str:
     if view.of_lines or not any(matrix.values.size for matrix in cells):
         return ""
     low, kind = (exact(-scale.high), "bar signed") if scale.signed else ("0", "bar")
+    if all(isinstance(matrix, Overlay) for matrix in cells):
+        low, kind = "0", "bar light"
     return (
         f'<p class="legend">{escape(view.words.scale)} <span>{low}</span>'
         f'<span class="{kind}"></span><span>{exact(scale.high)}</span></p>\n'
@@ -147,11 +152,11 @@ def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
         chart = drawn_plane(view, matrix)
     return (
         f'<section id="m{number}">{heading}\n{chart}<div class="scroll" role="region" tabindex="0" {label}>\n'
-        f"{_table(view, matrix, scale)}</div></section>"
+        f"{_table(view, matrix, number, scale)}</div></section>"
     )
 
 
-def _table(view: View, matrix: Matrix, scale: Scale) -> str:
+def _table(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
     shape = readable if view.of_lines else visible  # a line has a name, in which a blank is a blank
     rows, columns = [shape(label) for label in matrix.rows], [shape(label) for label in matrix.columns]
     row_axis, column_axis = (escape(readable(name)) for name in view.axes(matrix))
@@ -160,12 +165,15 @@ def _table(view: View, matrix: Matrix, scale: Scale) -> str:
     if in_grid or sum(max(4, width_of(label)) for label in columns) > _LEVEL_LABELS:
         kinds.append("upright")
     heads = "".join(_head("col", label) for label in columns)
+    if isinstance(matrix, Overlay):
+        kinds = ["shades", "over", f"over{number}"]
     if view.of_lines or isinstance(matrix, Plane):
         bodies = [_plain_cells(values) for values in matrix.values.tolist()]
     else:
         texts = matrix.texts or [()] * len(rows)
+        name = veil_class if isinstance(matrix, Overlay) else _shade_class
         shaded = zip(matrix.values.tolist(), scale.levels(matrix.values).tolist(), texts, strict=True)
-        bodies = [_cells(*one) for one in shaded]
+        bodies = [_cells(*one, name) for one in shaded]
     lines = [f"<tr>{_head('row', label)}{body}</tr>" for label, body in zip(rows, bodies, strict=True)]
     return (
         f'<table class="{" ".join(kinds)}" data-row="{row_axis}" data-column="{column_axis}">\n'
@@ -181,14 +189,18 @@ def _head(scope: str, label: str) -> str:
     return f'<th scope="{scope}"{title}><bdi>{text}</bdi></th>'
 
 
-def _cells(values: list[float], levels: list[float], texts: Sequence[str]) -> str:
-    shades = (f"{'ab'[level < 0]}{round(abs(level) * _STEPS)}" for level in levels)
+def _cells(values: list[float], levels: list[float], texts: Sequence[str], name: Callable[[float], str]) -> str:
+    shades = map(name, levels)
     words = texts or [""] * len(values)
     before = [f"<b><bdi>{escape(visible(text))}</bdi></b> " if text else "" for text in words]
     return "".join(
         f"<td class={'none' if math.isnan(value) else strength}>{text}{_number(value)}"
         for value, strength, text in zip(values, shades, before, strict=True)
     )
+
+
+def _shade_class(level: float) -> str:
+    return f"{'ab'[level < 0]}{round(abs(level) * _STEPS)}"
 
 
 def _plain_cells(values: list[float]) -> str:

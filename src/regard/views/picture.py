@@ -24,10 +24,12 @@ from regard.files import write_atomically
 from regard.views.chart import Chart, chart_of, draw_chart
 from regard.views.fonts import drawable, families
 from regard.views.labels import readable, shorten, visible
+from regard.views.overlay import legend
+from regard.views.overlay_picture import OverlayPanel, draw_overlay, overlay_of
 from regard.views.panels import DPI, GAP, LABEL_SIZE, NOTE_SIZE, TITLE_SIZE, Panel, Ruler, flow, panel_of
 from regard.views.plane_picture import PlanePanel, draw_plane, plane_of
 from regard.views.scale import LIGHT, LIGHT_BELOW, Scale, brief, exact, ink, shade
-from regard.views.view import Matrix, Plane, View
+from regard.views.view import Matrix, Overlay, Plane, View
 
 MOST_MATRICES = 64
 MOST_PIXELS = 60_000_000
@@ -83,6 +85,7 @@ def figure(view: View) -> Figure:
     ruler = Ruler()
     panels = [_placed(view, matrix, ruler) for matrix in view.matrices]
     has_cells = any(isinstance(panel, Panel) for panel in panels)
+    has_light = any(isinstance(panel, OverlayPanel) for panel in panels)
     rows = flow(panels, view.across)
     body = max([sum(p.width for p in row) + GAP * (len(row) - 1) for row in rows] + [4.2])
     heading = _wrapped(view.title, body, TITLE_SIZE + 2)
@@ -90,7 +93,7 @@ def figure(view: View) -> Figure:
     thinned = (view.words.shown_every.format(step=step),) if step > 1 else ()
     notes = [line for note in (*view.all_notes, *thinned) for line in _wrapped(note, body, NOTE_SIZE)]
     heights = [max(p.height for p in row) for row in rows]
-    foot = (0.45 if has_cells or not panels else 0.1) + 0.17 * len(notes)
+    foot = (0.45 if has_cells or has_light or not panels else 0.1) + 0.17 * len(notes)
     head = 0.27 * len(heading) + (0.12 if heading else 0.0)
     width = body + 2 * _MARGIN
     height = _MARGIN * 2 + head + sum(heights) + GAP * max(0, len(rows) - 1) + 0.15 + foot
@@ -107,12 +110,15 @@ def figure(view: View) -> Figure:
                 draw_chart(drawn, view, panel, left, top)
             elif isinstance(panel, PlanePanel):
                 draw_plane(drawn, panel, left, top)
+            elif isinstance(panel, OverlayPanel):
+                draw_overlay(drawn, panel, scale, left, top)
             else:
                 _draw(drawn, view, panel, scale, left, top)
             left += panel.width + GAP
         top -= tall + GAP
-    if has_cells and any(matrix.values.size for matrix in view.matrices):
-        _legend(drawn, view, scale, ruler, _MARGIN, _MARGIN + 0.17 * len(notes) + 0.08)
+    if (has_cells or has_light) and any(matrix.values.size for matrix in view.matrices):
+        low, bar = _scale_bar(scale) if has_cells else (0.0, legend(65))
+        _legend(drawn, view, (low, scale.high), bar, ruler, _MARGIN, _MARGIN + 0.17 * len(notes) + 0.08)
     elif not view.matrices:
         _write(drawn, view.words.no_data, _MARGIN, _MARGIN + foot - 0.2, LABEL_SIZE)
     for number, line in enumerate(reversed(notes)):
@@ -120,7 +126,9 @@ def figure(view: View) -> Figure:
     return drawn
 
 
-def _placed(view: View, matrix: Matrix, ruler: Ruler) -> Panel | Chart | PlanePanel:
+def _placed(view: View, matrix: Matrix, ruler: Ruler) -> Panel | Chart | PlanePanel | OverlayPanel:
+    if isinstance(matrix, Overlay):
+        return overlay_of(matrix)
     if isinstance(matrix, Plane):
         return plane_of(matrix)
     return (chart_of if view.of_lines else panel_of)(view, matrix, ruler)
@@ -191,18 +199,23 @@ def _labels(axes: Axes, panel: Panel) -> None:
         tick.set(family=families(tick.get_text()), va="center")
 
 
-def _legend(drawn: Figure, view: View, scale: Scale, ruler: Ruler, left: float, bottom: float) -> None:
+def _scale_bar(scale: Scale) -> tuple[float, np.ndarray]:
+    """The lowest number of the legend, and its colours."""
+    return (-scale.high if scale.signed else 0.0), _colors(np.linspace(-1.0 if scale.signed else 0.0, 1.0, 65))
+
+
+def _legend(
+    drawn: Figure, view: View, ends: tuple[float, float], bar: np.ndarray, ruler: Ruler, left: float, bottom: float
+) -> None:
     width, height = drawn.get_size_inches()
-    low = -scale.high if scale.signed else 0.0
-    name = f"{view.words.scale}  {exact(low)}"
+    name = f"{view.words.scale}  {exact(ends[0])}"
     _write(drawn, name, left, bottom, NOTE_SIZE, color=_GREY)
     start = left + ruler.width([name], NOTE_SIZE) + 0.08
     axes = drawn.add_axes((start / width, bottom / height, 1.2 / width, 0.12 / height))
-    colors = _colors(np.linspace(-1.0 if scale.signed else 0.0, 1.0, 65))[None]
-    axes.pcolormesh(np.arange(66), [0, 1], colors, edgecolors="face", linewidth=0.4)
+    axes.pcolormesh(np.arange(len(bar) + 1), [0, 1], bar[None], edgecolors="face", linewidth=0.4)
     axes.set(xticks=[], yticks=[])
     axes.set_frame_on(False)
-    _write(drawn, exact(scale.high), start + 1.28, bottom, NOTE_SIZE, color=_GREY)
+    _write(drawn, exact(ends[1]), start + 1.28, bottom, NOTE_SIZE, color=_GREY)
 
 
 def _colors(levels: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
 """A view as data files, every number and label exactly as it was: JSON (everything) and CSV (numbers and labels).
 
-JSON has no NaN or infinity; they are written as the strings "NaN", "Infinity", "-Infinity".
+An overlay's picture is a PNG in base64, each of a view's pictures once. JSON has no NaN or infinity; they are written
+as the strings "NaN", "Infinity", "-Infinity".
 
-CSV is a block a matrix: a line of column labels, then a line a row, labels in quotes, in UTF-8 with a byte-order mark
-(so that spreadsheets read Chinese). Several matrices are separated by an empty line. A spreadsheet takes a cell that
-begins with = + - @ for a formula; such a label gets an apostrophe in front, and so does a label that begins with an
-apostrophe, so that reading takes off exactly one.
+CSV is a block a matrix: a line of column labels (in its corner the axes, and an overlay's title), then a line a row,
+labels in quotes, in UTF-8 with a byte-order mark (so that spreadsheets read Chinese). Several matrices are separated by
+an empty line. A spreadsheet takes a cell that begins with = + - @ for a formula; such a label gets an apostrophe in
+front, and so does a label that begins with an apostrophe, so that reading takes off exactly one.
 """
 
+import base64
 import csv
 import io
 import json
@@ -16,8 +18,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from regard.errors import DataError
-from regard.views.view import Matrix, Plane, View
+from regard.views.overlay import key, png, shared
+from regard.views.view import Matrix, Overlay, Plane, View
 
 FORMAT = "regard view 1"
 
@@ -27,6 +33,8 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def to_json(view: View) -> str:
     """The whole view as JSON; `from_json` gives it back."""
+    pictures = shared([matrix for matrix in (*view.overview, *view.matrices) if isinstance(matrix, Overlay)])
+    places = {key(image): number for number, image in enumerate(pictures)}
     content = {
         "format": FORMAT,
         "kind": view.kind,
@@ -34,8 +42,9 @@ def to_json(view: View) -> str:
         "language": view.language,
         "notes": list(view.all_notes),
         "across": view.across,
-        "overview": [_matrix_content(view, matrix) for matrix in view.overview],
-        "matrices": [_matrix_content(view, matrix) for matrix in view.matrices],
+        **({"images": [base64.b64encode(png(image)).decode("ascii") for image in pictures]} if pictures else {}),
+        "overview": [_matrix_content(view, matrix, places) for matrix in view.overview],
+        "matrices": [_matrix_content(view, matrix, places) for matrix in view.matrices],
     }
     return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -53,13 +62,14 @@ def from_json(text: str) -> View:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"this is no view that regard wrote: its JSON has no field \"format\" that says '{FORMAT}'")
     try:
-        matrices = [_matrix(entry) for entry in content["matrices"]]
+        images = [_image(text) for text in content.get("images", ())]
+        matrices = [_matrix(entry, images) for entry in content["matrices"]]
         # Views of the first releases say neither.
-        across, overview = content.get("across"), [_matrix(entry) for entry in content.get("overview", ())]
+        across, overview = content.get("across"), [_matrix(entry, images) for entry in content.get("overview", ())]
         return View(
             content["kind"], content["title"], matrices, content["notes"], content["language"], across, overview
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, IndexError) as error:
         raise DataError(f"this view is damaged: {error!r}") from error
 
 
@@ -71,7 +81,8 @@ def to_csv(view: View) -> str:
         if number:
             lines.write("\n")
         row_axis, column_axis = view.axes(matrix)
-        writer.writerow([_guarded(f"{row_axis} \\ {column_axis}"), *map(_guarded, matrix.columns)])
+        title = f"{matrix.title}: " if isinstance(matrix, Overlay) else ""  # which word this is, stands nowhere else
+        writer.writerow([_guarded(f"{title}{row_axis} \\ {column_axis}"), *map(_guarded, matrix.columns)])
         for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True):
             writer.writerow([_guarded(label), *values])
     return "\ufeff" + lines.getvalue()
@@ -99,19 +110,15 @@ def read_view(path: str | Path) -> View:
     return from_json(Path(path).read_text("utf-8"))
 
 
-def _matrix(entry: dict[str, Any]) -> Matrix:
-    return (Plane if entry.get("plane") else Matrix)(
-        [[_number(value) for value in row] for row in entry["values"]],
-        entry["rows"],
-        entry["columns"],
-        title=entry["title"],
-        row_axis=entry["row_axis"],
-        column_axis=entry["column_axis"],
-        texts=entry.get("texts", ()),
-    )
+def _matrix(entry: dict[str, Any], images: list[np.ndarray]) -> Matrix:
+    named = {name: entry[name] for name in ("rows", "columns", "title", "row_axis", "column_axis")}
+    named |= {"values": [[_number(value) for value in row] for row in entry["values"]], "texts": entry.get("texts", ())}
+    if "image" in entry:
+        return Overlay(**named, image=images[entry["image"]], boxes=entry["boxes"])
+    return (Plane if entry.get("plane") else Matrix)(**named)
 
 
-def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
+def _matrix_content(view: View, matrix: Matrix, places: dict[Any, int]) -> dict[str, Any]:
     row_axis, column_axis = view.axes(matrix)
     return {
         "title": matrix.title,
@@ -122,7 +129,15 @@ def _matrix_content(view: View, matrix: Matrix) -> dict[str, Any]:
         "values": [[_json_number(value) for value in row] for row in matrix.values.tolist()],
         **({"texts": [list(row) for row in matrix.texts]} if matrix.texts else {}),
         **({"plane": True} if isinstance(matrix, Plane) else {}),
+        **({"image": places[key(matrix.image)], "boxes": matrix.boxes} if isinstance(matrix, Overlay) else {}),
     }
+
+
+def _image(text: Any) -> np.ndarray:
+    try:
+        return np.array(Image.open(io.BytesIO(base64.b64decode(text, validate=True)), formats=("PNG",)).convert("RGB"))
+    except (TypeError, ValueError, OSError) as error:
+        raise DataError(f"a picture of this view is damaged: {error}") from error
 
 
 def _json_number(value: float) -> float | str:

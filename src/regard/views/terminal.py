@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import cast
 
 from rich.color import Color, ColorSystem
 from rich.console import Console
@@ -10,9 +12,10 @@ from wcwidth import wrap
 
 from regard.views.curves import Curves
 from regard.views.labels import anchored, readable, shorten, visible, width_of
+from regard.views.overlay_terminal import looked
 from regard.views.plane_terminal import plotted
 from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, exact, ink, shade
-from regard.views.view import Matrix, Plane, View
+from regard.views.view import Matrix, Overlay, Plane, View
 
 Paint = Callable[[str, float], str]
 
@@ -45,8 +48,11 @@ def terminal(view: View, width: int | None = None, color: bool | None = None) ->
     if view.title:
         title = wrap(readable(view.title), room)
         blocks.append([_styled(line, Style(bold=True), system) for line in title])
-    for matrix in view.overview or view.matrices:
-        blocks.append(list(_matrix_lines(view, matrix, scale, room, paint, system)))
+    for over, group in groupby(view.overview or view.matrices, key=lambda matrix: isinstance(matrix, Overlay)):
+        if over:
+            blocks.extend(looked(view, cast("list[Overlay]", list(group)), scale, room, system))
+        else:
+            blocks.extend(list(_matrix_lines(view, matrix, scale, room, paint, system)) for matrix in group)
     if not view.matrices:
         blocks.append([view.words.no_data])
     notes = [line for note in view.all_notes for line in wrap(readable(note), room)]
