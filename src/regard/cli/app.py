@@ -51,6 +51,7 @@ for _name in (
     "train",
     "translate",
     "solve",
+    "caption",
     "write",
     "fill",
     "classify",

@@ -8,6 +8,7 @@ h_{t−1} ── e_ti = vᵀ tanh(W a_i + U h_{t−1}) ── softmax: α_t (eq.
 from is `captioner_learning`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -137,6 +138,7 @@ class Captioner(nn.Module):
         self.dropout = Dropout(settings.dropout)
         self.decoder = CaptionDecoder(settings, vocabulary)
         self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
+        nn.init.constant_(self.detectors.bias, -2.0)  # most words are in few captions
         self.register_buffer("baseline", torch.zeros(()))  # of REINFORCE: it moves, and a resumed run goes on with it
 
     baseline: Float[Tensor, ""]
@@ -150,10 +152,10 @@ class Captioner(nn.Module):
     def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
         """How surely each word belongs to the picture, told by its cells one by one: a logit.
 
-        `log Σ_i exp(u·a_i + b)`, in effect the best cell's (Fang et al. 2015 learn detectors of words so). No caption
-        needs it: it teaches the encoder.
+        `log mean_i exp(u·a_i + b)`, which goes with the best cells (Fang et al. 2015 learn detectors of words so). No
+        caption needs it: it teaches the encoder.
         """
-        return self.detectors(memory.annotations).logsumexp(1)
+        return self.detectors(memory.annotations).logsumexp(1) - math.log(memory.annotations.shape[1])
 
 
 def places(grid: Grid) -> Float[Tensor, "batch rows columns 2"]:

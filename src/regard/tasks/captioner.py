@@ -2,26 +2,33 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from regard.data.images.captioned import Part, Pictures
+from regard.data.images.features import FeaturePictures, load_features
 from regard.data.images.picture import load_picture
+from regard.data.images.source import pictures
 from regard.data.tokenizers import Tokenizer, load_tokenizer
-from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
+from regard.data.vocabulary import BEGIN, END, PADDING, SPECIALS, UNKNOWN
 from regard.decoding.outputs import Hypothesis
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models.captioner import Captioner
+from regard.models.captioner_settings import Features
 from regard.tasks.captioning_settings import CaptioningSettings
 from regard.tasks.config import check
 from regard.tasks.experiment import DATA
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
+
+END_WORD = SPECIALS[END]
+"""Stands last in a caption's words where it ended by itself; no text spells it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,23 @@ class Caption:
     words: list[str]
     weights: np.ndarray
     probability: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a file.
+
+    Attributes:
+        path: of the file.
+        picture: as the model sees it: `(size, size, 3)`, uint8, or features; None where it cannot be read.
+        caption: None where it cannot be read.
+        fault: why it cannot be read, or None.
+    """
+
+    path: Path
+    picture: np.ndarray | None
+    caption: Caption | None
+    fault: DataError | None
 
 
 class PictureCaptioner:
@@ -77,27 +101,67 @@ class PictureCaptioner:
         )
         return [self._told(best, memory.shape) for best, *_ in found]
 
-    def stream(self, paths: Iterable[Path], beam: int = 1, together: int = 32) -> Iterator[tuple[np.ndarray, Caption]]:
-        """Each file's picture, as the model sees it, and its caption, in order.
+    def pictures(self, part: Part, seed: int) -> Pictures:
+        """A part of the run's own source; pixels are features where the run is made for them."""
+        return pictures_of(self.settings, part, seed)
+
+    def see(self, path: Path) -> np.ndarray:
+        """A file's picture in the size of the run, or its features where the run is made for them.
+
+        Raises:
+            DataError: the file is neither; it is named.
+        """
+        encoder = self.settings.model.encoder
+        if isinstance(encoder, Features):
+            return load_features(path, encoder.width)
+        return load_picture(path, self.settings.data.size).pixels
+
+    def stream(self, paths: Iterable[Path], beam: int = 1, together: int = 32) -> Iterator[Seen]:
+        """What each file shows and its caption, or what is wrong with it, in order.
 
         Args:
             paths: of pictures.
             beam: see `caption`.
             together: captioned at once; it never changes a caption.
-
-        Raises:
-            DataError: a file is no picture; it is named, and those before it have been given.
         """
-        size, rest = self.settings.data.size, iter(paths)
+        rest = iter(paths)
         while chunk := list(islice(rest, together)):
-            shown = [load_picture(path, size).pixels for path in chunk]
-            yield from zip(shown, self.caption(shown, beam), strict=True)
+            seen: dict[int, np.ndarray] = {}
+            faults: dict[int, DataError] = {}
+            for place, path in enumerate(chunk):
+                try:
+                    seen[place] = self.see(path)
+                except DataError as error:
+                    faults[place] = error
+            said = dict(zip(seen, self._captions(list(seen.values()), beam), strict=True))
+            for place, path in enumerate(chunk):
+                yield Seen(path, seen.get(place), said.get(place), faults.get(place))
+
+    def _captions(self, pictures: list[np.ndarray], beam: int) -> list[Caption]:
+        """Of pictures that need not be of one size, as features are not."""
+        told: list[Caption] = []
+        for _, some in groupby(pictures, lambda one: one.shape):
+            told += self.caption(list(some), beam)
+        return told
 
     def _told(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
         assert best.alignment is not None
-        words = [*self.tokenizer.pieces(best.ids), *(["</s>"] if best.finished else [])]
+        words = [*self.tokenizer.pieces(best.ids), *([END_WORD] if best.finished else [])]
         weights = best.alignment.numpy().reshape(len(words), *shape)
         return Caption(self.tokenizer.decode(best.ids), words, weights, float(np.exp(best.log_probability)))
+
+
+def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> Pictures:
+    """A part of a run's source; pixels are features where the run is made for them.
+
+    Raises:
+        ConfigError: features are wanted and no folder of them is named, or the other way round.
+    """
+    encoder, folder = settings.model.encoder, settings.captions.features
+    if isinstance(encoder, Features) != (folder is not None):
+        raise ConfigError("captions.features and model.encoder.kind=features go together: a folder, and a model for it")
+    made = pictures(settings.data, seed, part)
+    return FeaturePictures(made, folder, encoder.width) if isinstance(encoder, Features) and folder else made
 
 
 def build(settings: CaptioningSettings, vocabulary: int) -> Captioner:

@@ -12,14 +12,15 @@ from torch import nn
 from regard.data.captions import CaptionBatch, CaptionBatches
 from regard.data.images.captioned import Pictures
 from regard.data.images.settings import CaptionedFolder
-from regard.data.images.source import pictures
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.models.captioner import Captioner
-from regard.tasks.captioner import PictureCaptioner, begin_from, build, load_captioner
+from regard.tasks.captioner import PictureCaptioner, Seen, begin_from, build, load_captioner, pictures_of
 from regard.tasks.captioning_learning import from_captions, of_words
 from regard.tasks.captioning_measures import describe
 from regard.tasks.captioning_settings import CaptioningSettings, TestedCaptions
+from regard.tasks.captioning_view import captions_view
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.settings import Better
@@ -33,6 +34,7 @@ _MONITORS: dict[str, Better] = {
     "looked_elsewhere": "min",
     "centre": "max",
 }
+_RIGHT = {"en": "The right caption is: {caption}", "zh": "正确的描述是：{caption}"}
 _COUNTED = 2000
 """Made scenes whose captions make the vocabulary."""
 
@@ -51,7 +53,7 @@ class Captions:
 
 
 def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str], None]) -> Captions:
-    training, own = pictures(settings.data, settings.seed, "training"), settings.captions
+    training, own = pictures_of(settings, "training", settings.seed), settings.captions
     endless = not isinstance(settings.data, CaptionedFolder)
     if saved is None:
         numbers = range(min(_COUNTED, len(training)) if endless else len(training))
@@ -60,7 +62,7 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
     else:
         tokenizer = load_tokenizer(saved)
     batches = CaptionBatches(training, tokenizer, own.batch, own.longest, endless=endless, seed=settings.seed)
-    return Captions(tokenizer, batches, pictures(settings.data, settings.seed, "validation"))
+    return Captions(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
 
 
 def _model(settings: CaptioningSettings, prepared: Captions) -> Captioner:
@@ -97,7 +99,7 @@ def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any]
 
 def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedCaptions, test), captioner.settings.data
-    seen = describe(captioner, pictures(data, tested.seed, tested.part), tested.beam)
+    seen = describe(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
     measures = {"exact": seen.exact}
     rows = [
         {
@@ -108,7 +110,7 @@ def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> E
         }
     ]
     if not isinstance(data, CaptionedFolder) and data.held_out:
-        other = describe(captioner, pictures(data, tested.seed, "unseen"), tested.beam)
+        other = describe(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
         measures["exact_unseen"] = other.exact
         rows.append(
             {
@@ -130,12 +132,23 @@ def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> E
     )
 
 
-def _view(captioner: PictureCaptioner, text: str | None, *, language: str = "en") -> View:
-    raise NotImplementedError
+def _view(captioner: PictureCaptioner, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
+    if text is not None:
+        if seed is not None:
+            raise ConfigError("--seed is of a scene that is made; leave it out beside a picture")
+        picture = captioner.see(Path(text))
+        return captions_view([Seen(Path(text), picture, captioner.caption([picture])[0], None)], language)
+    shown = captioner.pictures("test", seed or 0)[0]
+    return captions_view(
+        [Seen(Path(shown.place), shown.pixels, captioner.caption([shown.pixels])[0], None)],
+        language,
+        [one.box for one in shown.named],
+        [_RIGHT.get(language, _RIGHT["en"]).format(caption=shown.captions[0])],
+    )
 
 
-def _examples(captioner: PictureCaptioner, evaluation: Evaluation) -> View | None:
-    return None
+def _examples(captioner: PictureCaptioner, evaluation: Evaluation) -> View:
+    return _view(captioner, None)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:

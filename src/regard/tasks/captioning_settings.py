@@ -20,6 +20,11 @@ class CaptionSettings(BaseModel):
     )
     lower: bool = Field(default=False, description="Fold upper case to lower case.")
     longest: int = Field(default=30, ge=1, description="Words of a caption at most, in training and in use.")
+    features: Path | None = Field(
+        default=None,
+        description="Folder of features made before, a .npy or .safetensors file a picture, named as the picture is; "
+        "with model.encoder.kind=features.",
+    )
     batch: int = Field(default=64, ge=1, description="Pictures of a batch.")
 
 

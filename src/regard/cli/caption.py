@@ -1,0 +1,148 @@
+"""`regard caption`: one picture in is one caption out."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from regard.cli.app import app
+from regard.cli.command import FAILED, Threads, command
+from regard.cli.console import complain, out, say
+from regard.cli.inputs import refuse_input
+from regard.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from regard.tasks.captioner import Seen
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
+Images = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="IMAGE…", help="Pictures, or folders of them, taken in the order of names.", show_default=False
+    ),
+]
+Draw = Annotated[
+    list[Path] | None,
+    typer.Option("--draw", help="Where it looked before each word, as .html, .png, .svg, .json or .csv; repeatable."),
+]
+Beam = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept at each step; 1 is greedy.")]
+Format = Annotated[
+    Literal["text", "tsv", "jsonl"],
+    typer.Option("--format", help="text: captions; tsv: file and caption; jsonl: also words and probability."),
+]
+Looks = Annotated[bool, typer.Option("--looks", help="With jsonl: each word's weights, row by row of the grid.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the lines to this file, when all are there.")]
+
+
+@command(
+    app,
+    "caption",
+    examples="""
+    regard caption runs/captions photo.jpg
+    regard caption runs/captions photo.jpg --draw looks.html
+    regard caption runs/captions pictures/ --beam 3 --format jsonl --out captions.jsonl
+    """,
+)
+def caption(
+    run: RunFolder,
+    images: Images,
+    draw: Draw = None,
+    beam: Beam = 1,
+    format: Format = "text",
+    looks: Looks = False,
+    out_: Out = None,
+    threads: Threads = None,
+) -> None:
+    """Say what is in pictures.
+
+    Pictures are PNG, JPEG, WebP, GIF (its first frame), BMP, TIFF or PPM, of any size; a run made for features reads
+    .npy and .safetensors. One picture in is one line out, in order. Of a file that is none the line is empty (in
+    jsonl it has an `error`), a message names it, and the exit code is 1.
+    """
+    from regard.tasks.load import load
+    from regard.tasks.runs import config_of
+    from regard.views.write import check_ending
+
+    if looks and format != "jsonl":
+        raise ConfigError("--looks writes whole grids of weights; choose --format jsonl")
+    features = config_of(run, "captioning").get("model", {}).get("encoder", {}).get("kind") == "features"
+    for path in draw or []:
+        check_ending(path)  # before the model is loaded
+    paths = list(_files(images, features))
+    for written in (*(draw or []), out_):
+        refuse_input(written, *paths)
+    seen: list[Seen] = []
+    faults = _told(
+        _watched(load(run, threads=threads).stream(paths, beam), seen if draw else None), format, looks, out_
+    )
+    if seen:
+        from regard.tasks.captioning_view import captions_view
+        from regard.views.write import write
+
+        view = captions_view(seen)
+        for path in draw or []:
+            write(view, path)
+            say(f"Written to {path}.")
+    if faults:
+        raise typer.Exit(FAILED)
+
+
+def _files(given: list[Path], features: bool) -> Iterator[Path]:
+    """The files that are named, and those in folders that are named, by their endings."""
+    from regard.data.images import picture
+    from regard.data.images.features import ENDINGS
+
+    endings = ENDINGS if features else picture.ENDINGS
+    for path in given:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(one for one in path.iterdir() if one.suffix.lower() in endings and one.is_file())
+        if not inside:
+            raise DataError(f"{path}: no file in this folder ends in {', '.join(endings)}")
+        yield from inside
+
+
+def _watched(seen: "Iterator[Seen]", kept: "list[Seen] | None") -> "Iterator[Seen]":
+    """All of them; those that can be drawn are kept if there is a list for them, and faults are told."""
+    for one in seen:
+        if one.fault is not None:
+            complain(str(one.fault))
+        elif kept is not None:
+            kept.append(one)
+        yield one
+
+
+def _told(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None) -> int:
+    """Write a line for each, as they come or all in a file; the number of faults."""
+    from regard.files import write_atomically
+
+    lines, faults = [], 0
+    for one in seen:
+        faults += one.fault is not None
+        line = _line(one, format, looks)
+        if path is None or str(path) == "-":
+            out(line)
+        else:
+            lines.append(f"{line}\n")
+    if path is not None and str(path) != "-":
+        write_atomically(path, "".join(lines))
+    return faults
+
+
+def _line(one: "Seen", format: str, looks: bool) -> str:
+    if format == "text":
+        return one.caption.text if one.caption else ""
+    if format == "tsv":
+        name = str(one.path).replace("\t", " ").replace("\n", " ")
+        return f"{name}\t{one.caption.text if one.caption else ''}"
+    told: dict[str, Any] = {"image": str(one.path)}
+    if one.caption is None:
+        return json.dumps({**told, "error": str(one.fault)}, ensure_ascii=False)
+    said = one.caption
+    told |= {"caption": said.text, "words": said.words, "probability": said.probability}
+    if looks:
+        told["looks"] = said.weights.round(6).tolist()
+    return json.dumps(told, ensure_ascii=False)
