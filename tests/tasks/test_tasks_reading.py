@@ -14,7 +14,7 @@ from regard.data.story_settings import MadeStories
 from regard.errors import ConfigError, DataError
 from regard.models.story_reader import StoryReader
 from regard.models.story_settings import StoryReaderSettings
-from regard.tasks import reading
+from regard.tasks import reading, sentence_reading
 from regard.tasks.answerer import StoryAnswerer, _left, story_of
 from regard.tasks.config import check
 from regard.tasks.fit import fit
@@ -180,7 +180,7 @@ def test_what_no_training_told_is_said_once_for_all_stories_k13():
     stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
     stories = [one._replace(lines=tuple(line._replace(answer="garden" if line.asks else None) for line in one.lines))
                for one in stories]  # fmt: skip
-    assert reading.evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
+    assert sentence_reading.evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
 
 
 def test_answers_of_a_model_without_heads_are_labelled_as_what_they_are():

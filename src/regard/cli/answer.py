@@ -8,18 +8,24 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
-from regard.cli.console import out, typed, warn
+from regard.cli.console import out, say, typed, warn
 from regard.cli.inputs import STANDARD_INPUT, file_of, lines_of
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.data.babi import Story
+    from regard.data.questions import Question as Asked
     from regard.tasks.answerer import Answered
+    from regard.tasks.span_answerer import Found
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Stories = Annotated[
     str | None,
-    typer.Argument(metavar="FILE|-", help="Stories with questions in the form of bAbI; - is standard input."),
+    typer.Argument(
+        metavar="FILE|-",
+        help="Stories with questions in the form of bAbI; - is standard input. For a reader that points also "
+        "questions in the form of SQuAD, FILE.json.",
+    ),
 ]
 StoryText = Annotated[
     str | None, typer.Option("--story", metavar="FILE|TEXT|-", help="One story: sentences, or a file of them.")
@@ -27,7 +33,7 @@ StoryText = Annotated[
 Question = Annotated[str | None, typer.Option("--question", metavar="TEXT", help="What to ask at the story's end.")]
 Format = Annotated[
     Literal["tsv", "jsonl"],
-    typer.Option("--format", help="tsv: answer<TAB>probability; jsonl: with the sentences that were read."),
+    typer.Option("--format", help="tsv: answer<TAB>probability; jsonl: with its place and what was read."),
 ]
 
 
@@ -39,6 +45,8 @@ Format = Annotated[
     regard answer runs/babi-1 --story story.txt --question "Where is John?" --format jsonl
     regard answer runs/babi-1 qa1_single-supporting-fact_test.txt > answers.tsv
     printf '1 Mary went to the garden.\\n2 Where is Mary?\\n' | regard answer runs/babi-1 -
+    regard answer runs/reader --story article.txt --question "Who wrote it?"
+    regard answer runs/reader dev-v1.1.json --format jsonl > answers.jsonl
     """,
 )
 def answer(
@@ -55,17 +63,25 @@ def answer(
     bAbI: lines `number sentence`, number 1 begins a story, a line that ends in ? or has tabs is a question. A question
     in is a line out, in order. Words that the model has never read are told; sentences that are too long are cut, with
     a warning, and the exit code is 1.
+
+    A reader that points (model.kind=span) answers with words of the text as they stand there, and nothing where the
+    text does not answer, if it was trained on such questions. It cuts nothing.
     """
     from regard.tasks.runs import config_of
 
-    config_of(run, "reading")
-    asked = _asked(stories, story, question)
+    named = _named(stories, story, question)
+    points = config_of(run, "reading").get("model", {}).get("kind") == "span"
+    readers: tuple[Any, Any, Any] = (_questions, _question, _point) if points else (_stories, _story, _tell)
+    many, single, tell = readers
+    tell(run, many(typed(str(stories))) if named else [single(str(story), question)], format, threads)
 
+
+def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -> None:
+    """Answers of a reader that tells a word."""
     from regard.tasks.load import load
 
     cut = False
-    answerer = load(run, threads=threads)
-    for number, one in enumerate(answerer.answer(asked), start=1):
+    for number, one in enumerate(load(run, threads=threads).answer(stories), start=1):
         out(_written(one, format))
         for note in one.notes:
             warn(f"question {number}: {note}")
@@ -74,25 +90,82 @@ def answer(
         raise typer.Exit(FAILED)
 
 
-def _asked(stories: str | None, story: str | None, question: str | None) -> "list[Story]":
-    """The stories of the command line."""
-    from regard.data.babi import parse_stories
-    from regard.tasks.answerer import story_of
+def _point(run: Path, questions: "list[Asked]", format: str, threads: int | None) -> None:
+    """Answers of a reader that points; of a single one, where it stands is said besides."""
+    from regard.tasks.load import load
 
+    for number, one in enumerate(load(run, threads=threads).answer(questions), start=1):
+        out(_found(one, format))
+        if len(questions) == 1 and one.span is not None:
+            before, after = one.around()
+            say(f"{before}[{' '.join(one.text.split())}]{after}")
+        for note in one.notes:
+            warn(f"question {number}: {note}")
+
+
+def _named(stories: str | None, story: str | None, question: str | None) -> bool:
+    """Whether a file of stories is named; else there is one story."""
     if (stories is None) == (story is None):
         raise ConfigError("name a file of stories, or give one story: --story FILE|TEXT --question TEXT")
-    if story is not None:
-        # A text may have several lines, which the name of a file has not.
-        several = len(story.splitlines()) > 1
-        place = STANDARD_INPUT if story == "-" else "--story" if several or file_of(story) is None else story
-        text = typed(story) if several else "\n".join(lines_of(typed(story)))
-        return [story_of(text, None if question is None else typed(question), place)]
-    if question is not None:
+    if story is None and question is not None:
         raise ConfigError("--question is asked of one story; give it with --story FILE|TEXT")
-    given = typed(str(stories))
-    if given != "-" and file_of(given) is None:
-        raise ConfigError(f"{given[:80]}: no such file; a story on the command line is given by --story TEXT")
+    if stories is not None and stories != "-" and file_of(typed(stories)) is None:
+        raise ConfigError(f"{stories[:80]}: no such file; a story on the command line is given by --story TEXT")
+    return stories is not None
+
+
+def _text(story: str) -> tuple[str, str]:
+    """The text of --story, and what errors call it."""
+    # A text may have several lines, which the name of a file has not.
+    several = len(story.splitlines()) > 1
+    place = STANDARD_INPUT if story == "-" else "--story" if several or file_of(story) is None else story
+    return (typed(story) if several else "\n".join(lines_of(typed(story)))), place
+
+
+def _story(story: str, question: str | None) -> "Story":
+    from regard.tasks.answerer import story_of
+
+    text, place = _text(story)
+    return story_of(text, None if question is None else typed(question), place)
+
+
+def _question(story: str, question: str | None) -> "Asked":
+    from regard.data.questions import question_of
+
+    text, place = _text(story)
+    return question_of(text, None if question is None else typed(question), place)
+
+
+def _stories(given: str) -> "list[Story]":
+    from regard.data.babi import parse_stories
+
     return list(parse_stories(list(lines_of(given)), STANDARD_INPUT if given == "-" else given, answered=False))
+
+
+def _questions(given: str) -> "list[Asked]":
+    from regard.data.questions import questions_of
+    from regard.data.squad import read_squad
+
+    if given.removesuffix(".gz").endswith(".json"):
+        return [one for group in read_squad(given, told=False) for one in group]
+    return [one for story in _stories(given) for one in questions_of(story, told=False)]
+
+
+def _found(one: "Found", format: str) -> str:
+    if format == "tsv":
+        return f"{' '.join(one.text.split())}\t{one.probability:.4f}"
+    question = one.question
+    told: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
+    told |= {"question": question.asked, "answer": one.text, "probability": one.probability}
+    told |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
+    if one.nothing is not None:
+        told["no_answer"] = one.nothing
+    sums = one.sums(one.weights)
+    told["read"] = [
+        {"start": start, "end": end, "sentence": question.text[start:end], "weight": float(weight)}
+        for (start, end), weight in zip(question.sentences, sums, strict=True)
+    ]
+    return json.dumps(told | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
 
 
 def _written(one: "Answered", format: str) -> str:

@@ -27,7 +27,9 @@ Target = Annotated[str | None, typer.Option(help="Their translations, line by li
 ValidationSource = Annotated[str | None, typer.Option(help="Source of the validation.")]
 ValidationTarget = Annotated[str | None, typer.Option(help="Target of the validation.")]
 Run = Annotated[Path | None, typer.Option(help="The run's folder. [default: the next free runs/TASK-N]")]
-Data = Annotated[Path | None, typer.Option(help="Folder of a recipe's data files.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of a recipe's data files; or a task's file, where it takes one.")
+]
 Attention = Annotated[str | None, typer.Option(help="The score: additive, general, dot, …; none for no attention.")]
 Resume = Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit.", show_default=False)]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all settings, explained, and leave.")]
@@ -40,6 +42,7 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all set
     regard train translation --source train.de.gz --target train.en.gz --run runs/de-en
     regard train translation --source a.txt --target b.txt --attention general model.dropout=0.3 training.minutes=5
     regard train translation data.tsv=fra-eng.zip/fra.txt data.columns=[2,1] --run runs/fr-en
+    regard train reading --data questions.json --run runs/reader
     regard train settings.yaml seed=3
     regard train --resume runs/de-en
     regard train translation --print-config
@@ -118,6 +121,7 @@ def train(
 def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str, Any]:
     """The settings before those of the command line: a run's, a file's, a recipe's, or just the task."""
     from regard.tasks.config import read_yaml
+    from regard.tasks.settings import settings_of
 
     if resume is not None:
         from regard.tasks.runs import config_of
@@ -125,7 +129,7 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
         return config_of(resume)
     assert what is not None
     if not what.endswith((".yaml", ".yml")):
-        return {"task": what}
+        return {"task": what} if data is None else {"task": what, **settings_of(what).of_file(data)}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:
         from regard.tasks.experiment import DATA, resolved

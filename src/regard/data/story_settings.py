@@ -4,8 +4,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-ORIGINS = ("babi", "made")
-NAMED = "data.babi=FILE for stories in the form of bAbI, or data.made.facts=1 for made ones"
+ORIGINS = ("babi", "squad", "made")
+NAMED = (
+    "data.babi=FILE for stories in the form of bAbI, data.squad=FILE.json for questions in the form of SQuAD, or "
+    "data.made.facts=1 for made stories"
+)
 
 
 class MadeStories(BaseModel):
@@ -33,12 +36,16 @@ class StoriesSettings(BaseModel):
         default=None,
         description="file in the form of bAbI: numbered lines; a question, its answer and facts, with tabs",
     )
+    squad: Path | None = Field(
+        default=None, description="JSON file in the form of SQuAD, 1.1 or 2.0; its answers stand in its texts"
+    )
     made: MadeStories | None = Field(default=None, description="made stories")
 
     @model_validator(mode="after")
     def _one_origin(self) -> "StoriesSettings":
-        if self.babi is not None and self.made is not None:
-            raise ValueError("choose one origin of stories; given are `babi` and `made`")
+        named = [f"`{name}`" for name in ORIGINS if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise ValueError(f"choose one origin of stories; given are {' and '.join(named)}")
         return self
 
     @property
@@ -57,7 +64,18 @@ class ReadingData(StoriesSettings):
     """Stories to train on, those that are held out, and the batches."""
 
     validation: int = Field(
-        default=100, ge=1, description="stories held out: made ones of their own, or the last ones of a file"
+        default=100,
+        ge=1,
+        description="stories held out: made ones of their own, or the last ones of a file; of SQuAD, texts with all "
+        "their questions",
     )
-    batch: int = Field(default=32, ge=1, description="stories read together")
-    max_words: int = Field(default=30, ge=1, description="words of a sentence at most; a longer one is cut")
+    batch: int = Field(default=32, ge=1, description="stories read together; of model.kind=span, questions")
+    max_words: int = Field(
+        default=30, ge=1, description="words of a sentence at most; a longer one is cut. model.kind=span cuts nothing"
+    )
+    longest_text: int = Field(
+        default=800,
+        ge=1,
+        description="words of a text that model.kind=span trains on at most; questions about longer ones are left out, "
+        "which is told",
+    )

@@ -114,7 +114,7 @@ class StoryAnswerer:
 
     @torch.no_grad()
     def _together(self, stories: list[Story]) -> list[list[Answered]]:
-        reading = self.vocabulary, self.settings.model.thinking, self.settings.data.max_words
+        reading = self.vocabulary, self.settings.sentences.thinking, self.settings.data.max_words
         # What a story's own answers are is no matter here, and they may be none of the model's.
         steps = [steps_of(_unanswered(story), *reading) for story in stories]
         device = next(self.model.parameters()).device
@@ -139,10 +139,10 @@ class StoryAnswerer:
         looks = []
         facts = np.array([not one.asks for one in story.lines])
         for name, table in left.items():
-            for step in range(end - self.settings.model.thinking, end + 1):
+            for step in range(end - self.settings.sentences.thinking, end + 1):
                 weights = np.zeros(len(story.lines))
                 np.add.at(weights, lines, table[step])
-                looks.append(Look(name, step - end + self.settings.model.thinking, weights * facts))
+                looks.append(Look(name, step - end + self.settings.sentences.thinking, weights * facts))
         best = int(chances.argmax())
         answers = self.vocabulary.answers
         told = dict(zip(answers, chances.tolist(), strict=True))
@@ -201,7 +201,7 @@ def load_answerer(folder: str | Path) -> StoryAnswerer:
     run = open_run(folder)
     settings = check(ReadingSettings, run.read_config())
     vocabulary = Vocabulary.load(run.tokenizers)
-    model = StoryReader(settings.model, len(vocabulary), KINDS, len(vocabulary.answers))
+    model = StoryReader(settings.sentences, len(vocabulary), KINDS, len(vocabulary.answers))
     load_weights(model, run.weights)
     return StoryAnswerer(model, vocabulary, settings)
 

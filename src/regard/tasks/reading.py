@@ -1,153 +1,97 @@
-"""The task of reading: a story and a question in, the answer out, and which sentences were read for it."""
+"""The task of reading: a story and a question in, the answer out, and where was looked for it.
+
+There are two kinds of readers: one goes sentence by sentence and tells a word (`sentence_reading`), the other points
+at the words of the text that are the answer (`span_reading`).
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from regard.data.babi import Story
-from regard.data.story_batches import KINDS, UNTOLD, StoryBatch
-from regard.data.story_settings import NAMED, ORIGINS, TestedStories
-from regard.errors import DataError
-from regard.layers.objective import Objective, objective
-from regard.metrics.buckets import by_length
-from regard.models.story_reader import StoryReader
-from regard.tasks.answerer import StoryAnswerer, load_answerer, story_of
-from regard.tasks.config import check
+from regard.data.story_settings import NAMED, ORIGINS
+from regard.layers.objective import Objective
 from regard.tasks.evaluation import Evaluation
-from regard.tasks.reading_data import Stories, example, held_out, prepare_stories, tested
+from regard.tasks.reader import Reader
 from regard.tasks.reading_settings import ReadingSettings
-from regard.tasks.reading_view import reading_view
+from regard.tasks.runs import config_of
+from regard.tasks.sentence_reading import SENTENCES
 from regard.tasks.settings import Better
+from regard.tasks.span_reading import SPANS
 from regard.tasks.task import Task
 from regard.views.view import View
 
-EDGES = (5, 9, 17, 33)
-"""Sentences before the question at which the next row of the table begins."""
+READERS: dict[str, Reader] = {"sentences": SENTENCES, "span": SPANS}
+"""By `model.kind`."""
 
-_MONITORS: dict[str, Better] = {"accuracy": "max", "loss": "min"}
-
-
-def _model(settings: ReadingSettings, data: Stories) -> StoryReader:
-    return StoryReader(settings.model, len(data.vocabulary), KINDS, len(data.vocabulary.answers))
+_MONITORS: dict[str, Better] = {"accuracy": "max", "exact": "max", "f1": "max", "loss": "min"}
 
 
-def _loss(settings: ReadingSettings) -> Callable[[nn.Module, StoryBatch], Objective]:
-    smoothing = settings.training.smoothing
-
-    def loss(model: nn.Module, batch: StoryBatch) -> Objective:
-        logits = model(batch.words, batch.kinds)
-        return objective(logits.flatten(0, 1), batch.answers.flatten(), smoothing, UNTOLD)
-
-    return loss
+def kind_of(tree: dict[str, Any]) -> str:
+    """Which reader a tree of settings names, or stands for."""
+    model = tree.get("model")
+    kind = str(model.get("kind", "sentences")) if isinstance(model, dict) else "sentences"
+    return kind if kind in READERS else "sentences"
 
 
-def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[str, float]]:
-    """Right answers and loss an answer (nats) over the stories that are held out."""
-    loss = _loss(settings.model_copy(update={"training": settings.training.model_copy(update={"smoothing": 0.0})}))
+def _reader(settings: ReadingSettings) -> Reader:
+    return READERS[settings.model.kind]
 
-    def metrics(model: nn.Module) -> dict[str, float]:
-        device = next(model.parameters()).device
-        with torch.no_grad():
-            told = [loss(model, batch.to(device)) for batch in data.held_out]
-        count = max(1, sum(int(one.count) for one in told))
-        return {
-            "accuracy": sum(int(one.correct) for one in told) / count,
-            "loss": sum(float(one.total) for one in told) / count,
-        }
 
-    return metrics
+def _data(settings: ReadingSettings, saved: Path | None, say: Callable[[str], None]) -> Any:
+    return _reader(settings).data(settings, saved, say)
+
+
+def _model(settings: ReadingSettings, data: Any) -> nn.Module:
+    return _reader(settings).model(settings, data)
+
+
+def _loss(settings: ReadingSettings) -> Callable[[nn.Module, Any], Objective]:
+    return _reader(settings).loss(settings)
+
+
+def _metrics(settings: ReadingSettings, data: Any) -> Callable[[Any], dict[str, float]]:
+    return _reader(settings).metrics(settings, data)
+
+
+def _predict(folder: Path) -> Any:
+    return READERS[kind_of(config_of(folder))].predict(folder)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data, model = tree.get("data"), tree.get("model")
-    machine = model.get("machine") if isinstance(model, dict) else None
+    data, training, kind = tree.get("data"), tree.get("training"), kind_of(tree)
     wrong = []
     if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in ORIGINS):
         wrong.append(f"data: no stories to train on. Give {NAMED}")
-    if isinstance(machine, dict) and machine.get("kind") == "fixed":
+    monitor = training.get("monitor", "loss") if isinstance(training, dict) else "loss"
+    if monitor in _MONITORS and monitor not in READERS[kind].monitors:
         wrong.append(
-            "model.machine.kind: fixed waits for an input that marks the question, and a sentence's vector has none; "
-            "choose another, such as lstm"
+            f"training.monitor: model.kind={kind} has no {monitor}; watch one of {', '.join(READERS[kind].monitors)}"
         )
-    return wrong
+    return wrong + READERS[kind].problems(tree)
 
 
-def _evaluate(answerer: StoryAnswerer, run: Path, test: dict[str, Any]) -> Evaluation:
-    given, settings = check(TestedStories, test), answerer.settings
-    return evaluate(answerer, tested(given, settings.seed) if given.given else held_out(settings))
+def _evaluate(answerer: Any, run: Path, test: dict[str, Any]) -> Evaluation:
+    return _reader(answerer.settings).evaluate(answerer, run, test)
 
 
-def evaluate(answerer: StoryAnswerer, stories: list[Story]) -> Evaluation:
-    """Answer every question and compare.
-
-    Accuracy is the share of right answers; loss −log of the right answer's probability, in nats. Looked is, for models
-    whose heads read and write and questions whose facts are told, the share of answers for which the sentence that was
-    read most is one of these facts; its baseline is a sentence drawn at random from those before the question.
-
-    Raises:
-        DataError: there is no question with an answer, or an answer that is none of the model's.
-    """
-    answered = [one for one in answerer.answer(stories) if one.question.answer is not None]
-    if not answered:
-        raise DataError("there are no questions with answers to evaluate on")
-    for one in answered:
-        answerer.vocabulary.number(str(one.question.answer), one.story.place)
-
-    def measure(places: list[int]) -> dict[str, float]:
-        some = [answered[at] for at in places]
-        chances = torch.tensor([one.probabilities[str(one.question.answer)] for one in some], dtype=torch.float64)
-        told = {
-            "accuracy": sum(one.answer == one.question.answer for one in some) / len(some),
-            "loss": 0.0 - float(chances.clamp_min(1e-30).log().mean()),  # never −0
-        }
-        facts = [one for one in some if one.question.supports and one.looks]
-        if facts:
-            told["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
-        return told
-
-    measures = measure(list(range(len(answered))))
-    chance = [len(set(one.question.supports)) / len(one.facts) for one in answered if one.question.supports]
-    rows = [
-        {
-            "sentences": str(bucket),
-            "questions": bucket.count,
-            **{name: None if bucket.value is None else bucket.value.get(name) for name in measures},
-        }
-        for bucket in by_length([len(one.facts) for one in answered], EDGES, measure)
-    ]
-    looked = "looked" in measures
-    return Evaluation(
-        items=len(answered),
-        unit="questions",
-        measures=measures,
-        baselines={"chance": sum(chance) / len(chance)} if looked else {},
-        baselined="looked" if looked else "",
-        by="sentences",
-        lengths=rows,
-        notes=answerer.notes(line for story in stories for line in story.lines),
-    )
+def _view(answerer: Any, text: str | None, *, language: str = "en") -> View:
+    return _reader(answerer.settings).view(answerer, text, language=language)
 
 
-def _view(answerer: StoryAnswerer, text: str | None, *, language: str = "en") -> View:
-    story = example(answerer.settings) if text is None else story_of(text)
-    return reading_view(answerer, story, language)
-
-
-def _examples(answerer: StoryAnswerer, evaluation: Evaluation) -> View:
+def _examples(answerer: Any, evaluation: Evaluation) -> View:
     return _view(answerer, None)
 
 
 TASK = Task(
     name="reading",
     verb="answer",
-    data=prepare_stories,
+    data=_data,
     model=_model,
     loss=_loss,
     metrics=_metrics,
-    predict=load_answerer,
+    predict=_predict,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,

@@ -47,7 +47,7 @@ def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable
     vocabulary = Vocabulary.of(training) if saved is None else Vocabulary.load(saved)
     if not vocabulary.answers:
         raise DataError("there is no question in the training stories; there is nothing to learn")
-    reading = vocabulary, settings.model.thinking, data.max_words
+    reading = vocabulary, settings.sentences.thinking, data.max_words
     seed = settings.seed if made is None or made.seed is None else made.seed
     if made is not None:
         batches = StoryBatches(

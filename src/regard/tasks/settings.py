@@ -4,6 +4,7 @@ Each task's own stand in a file of their own, `<task>_settings.py`, and are impo
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,6 +46,18 @@ class RunSettings(BaseModel):
         description="Threads to compute with; null: all cores. A run repeats bit for bit at the same number.",
     )
     training: TrainingSettings = Field(default=TrainingSettings(), description="How it is trained.")
+
+    @classmethod
+    def of_file(cls, path: Path) -> dict[str, Any]:
+        """The settings that `regard train TASK --data FILE` stands for.
+
+        Raises:
+            ConfigError: the task does not say.
+        """
+        raise ConfigError(
+            f"--data {path}: name the data of this task by their settings (regard train TASK --print-config lists "
+            "them); --data is the folder of a recipe's files"
+        )
 
 
 SETTINGS: dict[str, str] = {
