@@ -26,6 +26,7 @@ from regard.models.picture_encoder import Grid, make_encoder
 
 PICTURE = "picture"
 
+_QUERY_GAIN = 6.0  # an LSTM's first states are about so much smaller than an annotation
 _NORMALIZERS = {"soft": "softmax", "sample": "sample", "gumbel": "gumbel"}
 
 
@@ -62,6 +63,9 @@ class CaptionDecoder(nn.Module):
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=embedding**-0.5)
         self.score = score("additive", query_dim=state, key_dim=annotation, hidden_dim=settings.attention_dim)
+        with torch.no_grad():
+            # Query and key meet only where tanh bends: at small sums their softmax knows nothing of the query.
+            self.score.query_weight.mul_(_QUERY_GAIN)
         self.gate = nn.Linear(state, 1)
         self.recurrence = Recurrence("lstm", embedding + annotation, state)
         self.first = nn.ModuleList(
@@ -73,8 +77,12 @@ class CaptionDecoder(nn.Module):
         self.output = nn.Linear(embedding, vocabulary)
 
     def start(self, memory: Memory, batch: int) -> State:
-        """`h_0 = f_h(mean of a)`, `c_0 = f_c(mean of a)`: what the picture holds, before any look (§3.1.2)."""
-        mean = memory.annotations.mean(1, keepdim=True)
+        """`h_0 = f_h(mean of a)`, `c_0 = f_c(mean of a)`: what the picture holds, before any look (§3.1.2).
+
+        The mean of L cells is scaled by √L, for things are small and pictures would hardly differ.
+        """
+        cells = memory.annotations.shape[1]
+        mean = memory.annotations.mean(1, keepdim=True) * math.sqrt(cells)
         carried = tuple(to(mean) for to in self.first)
         fixed = {"prepared": self.score.prepare(memory.annotations), "annotations": memory.annotations}
         return State(fixed, {"carried": carried})
@@ -134,7 +142,8 @@ class Captioner(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder = make_encoder(settings.encoder)
-        self.annotate = nn.Sequential(nn.Linear(self.encoder.width + 2, settings.annotation_dim), nn.ReLU())
+        self.annotate = nn.Linear(self.encoder.width + 2, settings.annotation_dim, bias=False)
+        self.norm = nn.BatchNorm1d(settings.annotation_dim)
         self.dropout = Dropout(settings.dropout)
         self.decoder = CaptionDecoder(settings, vocabulary)
         self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
@@ -147,7 +156,8 @@ class Captioner(nn.Module):
         """Annotations: each of its cell's features and of where the cell is."""
         grid: Grid = self.encoder(pictures)
         placed = torch.cat([grid, places(grid)], dim=-1)
-        return Memory(self.dropout(self.annotate(placed).flatten(1, 2)), (grid.shape[1], grid.shape[2]))
+        annotations = self.norm(self.annotate(placed.flatten(0, 2))).unflatten(0, (len(grid), -1))
+        return Memory(self.dropout(annotations), (grid.shape[1], grid.shape[2]))
 
     def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
         """How surely each word belongs to the picture, told by its cells one by one: a logit.
