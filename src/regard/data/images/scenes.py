@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Object(NamedTuple):
     stamp: Callable[[int], Stamp]
 
 
+@runtime_checkable
 class Cast(Protocol):
     """The objects that scenes are made of."""
 

@@ -1,7 +1,7 @@
 """What is said of a scene, in English, French and Chinese.
 
-The object that comes first in the list of objects is named first; the others follow in the order of that list, each
-with where the first one stands seen from it. So every scene has one right caption.
+The objects of a scene have an order (see the casts, `glyphs` and `emoji`): the first one is named first, then the
+others, each with where the first one stands seen from it. So every scene has one right caption.
 """
 
 from collections.abc import Sequence
