@@ -60,6 +60,8 @@ def test_a_plane_stands_beside_cells_and_has_no_part_in_their_scale():
     shown = page(view)
     assert shown.count("<table") == 2 and shown.count("<svg") == 1 and "&lt;i&gt;" in shown and "<i>" not in shown
     assert re.search(r'<path class="curve" d="M26.0 176.0L326.0 176.0L26.0 26.0L26.0 176.0"/>', shown)  # y goes up
+    folded = shown[shown.index("<details><summary>coordinate (4)") :]
+    assert folded.count("<tr>") == 1 + 4 and "∅" not in folded  # each point once, and no gap between walks
     drawn = figure(view)
     texts = [text.get_text() for axes in drawn.get_axes() for text in axes.texts]
     assert {"a", "b", "<i>", "alone"} <= set(texts) and texts.count("a") == 1

@@ -15,7 +15,7 @@ from importlib.resources import files
 from regard.views.labels import readable, visible, width_of
 from regard.views.page_chart import drawn_lines, line_rules
 from regard.views.page_overlay import overlay_rules, veil_class
-from regard.views.page_plane import drawn_plane
+from regard.views.page_plane import drawn_plane, points_of
 from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
 from regard.views.view import Matrix, Overlay, Plane, View
 from regard.views.webfonts import embedded
@@ -149,11 +149,19 @@ def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
         return f'<section id="m{number}">{heading}<p class="nothing">{escape(view.words.no_data)}</p></section>'
     chart = drawn_lines(view, matrix) if view.of_lines else ""
     if isinstance(matrix, Plane):
-        chart = drawn_plane(view, matrix)
+        drawn = drawn_plane(view, matrix) + _coordinates(view, matrix, number, scale)
+        return f'<section id="m{number}">{heading}\n{drawn}</section>'
     return (
         f'<section id="m{number}">{heading}\n{chart}<div class="scroll" role="region" tabindex="0" {label}>\n'
         f"{_table(view, matrix, number, scale)}</div></section>"
     )
+
+
+def _coordinates(view: View, plane: Plane, number: int, scale: Scale) -> str:
+    """The numbers of a plane, each point once, folded away: the drawing says where they are."""
+    points = points_of(plane)
+    said = f"{escape(readable(view.axes(plane)[1]))} ({len(points.rows)})"
+    return f"<details><summary>{said}</summary>\n{_table(view, points, number, scale)}</details>\n"
 
 
 def _table(view: View, matrix: Matrix, number: int, scale: Scale) -> str:

@@ -3,8 +3,11 @@
 Lengths are in CSS pixels.
 """
 
+import math
 from collections.abc import Iterator
 from html import escape
+
+import numpy as np
 
 from regard.views.curves import COLORS
 from regard.views.labels import readable, shorten, visible
@@ -25,6 +28,15 @@ def drawn_plane(view: View, plane: Plane) -> str:
         f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
         + "\n".join(_parts(layout, height))
         + "\n</svg></div>\n"
+    )
+
+
+def points_of(plane: Plane) -> Plane:
+    """The points of a plane, each once, without its walks."""
+    stops = zip(plane.rows, map(tuple, plane.values.tolist()), strict=True)
+    points = list(dict.fromkeys(stop for stop in stops if all(map(math.isfinite, stop[1]))))
+    return Plane(
+        [list(place) for _, place in points] or np.zeros((0, 2)), [label for label, _ in points], plane.columns
     )
 
 
