@@ -133,7 +133,7 @@ class Overlay(Matrix):
     """
 
     image: np.ndarray | Any = field(kw_only=True)
-    boxes: Sequence[tuple[float, float, float, float]] = field(default=(), kw_only=True)
+    boxes: Sequence[Sequence[float]] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,9 +149,7 @@ class Overlay(Matrix):
         object.__setattr__(self, "boxes", boxes)
 
     @classmethod
-    def on(
-        cls, image: np.ndarray, weights: Any, title: str, boxes: Sequence[tuple[float, float, float, float]] = ()
-    ) -> "Overlay":
+    def on(cls, image: np.ndarray, weights: Any, title: str, boxes: Sequence[Sequence[float]] = ()) -> "Overlay":
         """A grid of weights whose rows and columns are numbered from 1, such as those of one word."""
         rows, columns = ([str(number + 1) for number in range(size)] for size in (*np.shape(weights), 0, 0)[:2])
         return cls(weights, rows, columns, title, image=image, boxes=boxes)

@@ -59,7 +59,7 @@ class EmojiScenes(_Scenes):
     border: int = Field(default=1, ge=0, description="Pixels around each emoji.")
     emoji: tuple[str, ...] = Field(
         default=EVERYDAY,
-        min_length=4,
+        min_length=1,
         description="Short names of the metadata, or its subcategories, such as animal-mammal.",
     )
     held_out: int = Field(default=40, ge=0, description="Pairs of emoji that no training scene has together.")
