@@ -10,7 +10,7 @@ moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each picture rea
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from regard.data.captions import UNTOLD, CaptionBatch
@@ -33,17 +33,24 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         learning: how much is added.
     """
     assert isinstance(model, Captioner)
-    memory = model.encode(batch.pictures)
+    count = round(learning.grey * len(batch))
+    memory = model.encode(torch.cat([batch.pictures, without_colors(batch.pictures[:count])]))
     heard = hide_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
     parts = [
         _learned(model, memory.rows(rows), heard[rows, :steps], batch.words_out[rows, :steps], learning)
         for rows, steps in batch.by_length()
     ]
-    total, count, correct = (torch.stack(sums).sum() for sums in zip(*parts, strict=True))
+    total, told, correct = (torch.stack(sums).sum() for sums in zip(*parts, strict=True))
     if learning.words:
-        seen = learning.words * missed(model.detected(memory), batch.words_out)
+        said = torch.cat([batch.words_out, batch.words_out[:count]])
+        seen = learning.words * missed(model.detected(memory), said)
         total = total + (seen - seen.detach())
-    return Objective(total, count, correct)
+    return Objective(total, told, correct)
+
+
+def without_colors(pictures: Num[Tensor, "batch height width channels"]) -> Num[Tensor, "batch height width channels"]:
+    """Every pixel in the grey of its mean."""
+    return pictures.float().mean(-1, keepdim=True).to(pictures.dtype).expand_as(pictures)
 
 
 def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"]) -> Float[Tensor, ""]:

@@ -39,6 +39,13 @@ class LearningSettings(BaseModel):
         description="Weight of a term by which single cells learn to detect the caption's words. It takes the place of "
         "an encoder that was trained before.",
     )
+    grey: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of the pictures that the detectors of words see again without colours, so that things are "
+        "known by their shapes.",
+    )
     evenly: float = Field(
         default=0.0,
         ge=0,
