@@ -62,10 +62,9 @@ class CaptionDecoder(nn.Module):
         self.settings = settings
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=embedding**-0.5)
-        self.score: Any = score("additive", query_dim=state, key_dim=annotation, hidden_dim=settings.attention_dim)
-        with torch.no_grad():
-            # Query and key meet only where tanh bends: at small sums their softmax knows nothing of the query.
-            self.score.query_weight.mul_(_QUERY_GAIN)
+        self.score = score("additive", query_dim=state, key_dim=annotation, hidden_dim=settings.attention_dim)
+        # Query and key meet only where tanh bends: at small sums their softmax knows nothing of the query.
+        nn.init.xavier_uniform_(self.score.get_parameter("query_weight"), gain=_QUERY_GAIN)
         self.gate = nn.Linear(state, 1)
         self.recurrence = Recurrence("lstm", embedding + annotation, state)
         self.first = nn.ModuleList(
