@@ -5,6 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+# Without instructions for it, a processor is faster in float32, and exacter.
+_COUNTS_BFLOAT16: bool = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
 
 def fused(
     query: Float[Tensor, "*lead queries dim"],
@@ -20,9 +23,9 @@ def fused(
 
     A query that may see nothing reads 0. The bias may be wider than the query.
     """
-    headless = query.ndim == 3
+    headless, width, kind = query.ndim == 3, value.shape[-1], query.dtype
+    query, key, value = prepared(query, key, value)
     if headless:
-        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         keep = None if keep is None else keep.unsqueeze(1)
         bias = None if bias is None else bias.unsqueeze(1)
     mask: Tensor | None = keep
@@ -34,18 +37,47 @@ def fused(
             mask, causal = torch.where(seen, mask, -torch.inf), False
         mask = _narrow(mask, query)
     context = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
+        *_of_one_width(query, key, value),
         attn_mask=mask,
         is_causal=causal,
         scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
+    context = context[..., :width].to(kind)
     if keep is not None:
         # Kernels differ in what an all-hidden row reads; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
     return context.squeeze(1) if headless else context
+
+
+def prepared(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The three as a processor's fused kernel takes them: with heads, a vector's numbers side by side, in a fast type.
+
+    Anything else would send scaled_dot_product_attention to its slow way, which forms all weights.
+    """
+    each = (query, key, value)
+    if query.ndim == 3:
+        each = (query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1))
+    if query.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        if query.dtype is torch.float16 or (query.dtype is torch.bfloat16 and not _COUNTS_BFLOAT16):
+            each = (each[0].float(), each[1].float(), each[2].float())
+        each = (_side_by_side(each[0]), _side_by_side(each[1]), _side_by_side(each[2]))
+    return each
+
+
+def _side_by_side(rows: Tensor) -> Tensor:
+    return rows if rows.stride(-1) == 1 or rows.shape[-1] == 1 else rows.contiguous()
+
+
+def _of_one_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Values as wide as keys, with zeros, where a processor's fused kernel asks for it and it pays."""
+    narrow, wide = sorted((query.shape[-1], value.shape[-1]))
+    pays = query.shape[-2] * key.shape[-2] >= 2**14 and wide <= 4 * narrow
+    if narrow == wide or query.device.type != "cpu" or not pays:
+        return query, key, value
+    if value.shape[-1] == narrow:
+        return query, key, F.pad(value, (0, wide - narrow))
+    return F.pad(query, (0, wide - narrow)), F.pad(key, (0, wide - narrow)), value
 
 
 def _narrow(bias: Tensor, query: Tensor) -> Tensor:

@@ -1,0 +1,132 @@
+"""What a mask comes to: fast paths know causal masks, lengths and windows, and need no drawing of queries × keys.
+
+Only what can be read off cheaply, and only for calls that are large enough to gain: everything else is drawn.
+"""
+
+import functools
+import operator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.attended import transformed
+from regard.attention.masks import Causal, Joined, Keep, Mask, Padding, Sizes, Window, causal
+
+_LARGE = 2**16
+"""From so many queries × keys on a look at the mask's numbers costs little beside the call."""
+
+
+class Seen(NamedTuple):
+    """A mask taken apart; all parts must agree.
+
+    Attributes:
+        causal: query i sees no key beyond i, as many queries as keys.
+        lengths: the keys of each item that are real and come first, or None for all.
+        window: the positions before and after its own that a query sees, as many queries as keys; or None.
+        rest: everything else, to be drawn.
+        beside_causal: all of it without `causal`.
+        mask: all of it again, without what hides nothing and without the caller's tensors where they were read.
+    """
+
+    causal: bool
+    lengths: tuple[int, ...] | None
+    window: tuple[int, int] | None
+    rest: Mask | None
+    beside_causal: Mask | None
+    mask: Mask | None
+
+
+def conjuncts(mask: Mask | None) -> list[Mask]:
+    """The masks that must all agree: `a & b & c` taken apart."""
+    if mask is None:
+        return []
+    if isinstance(mask, Joined) and mask.sign == "&":
+        return [*conjuncts(mask.left), *conjuncts(mask.right)]
+    return [mask]
+
+
+def joined(masks: list[Mask]) -> Mask | None:
+    """The mask that wants them all."""
+    return functools.reduce(operator.and_, masks) if masks else None
+
+
+def seen(mask: Mask | None, sizes: Sizes) -> Seen:
+    """What is known about a mask for these sizes."""
+    square = sizes.queries == sizes.keys
+    look = sizes.queries * sizes.keys >= _LARGE and not torch.compiler.is_compiling() and not transformed()
+    parts = conjuncts(mask)
+    if look:
+        parts = [part for one in parts if (part := _read(one, sizes)) is not None]
+    lower = [part for part in parts if square and isinstance(part, Causal)]
+    beside = [part for part in parts if part not in lower]
+    windows = [part for part in beside if square and isinstance(part, Window)]
+    lengths = [part for part in beside if isinstance(part, _Lengths)]
+    known = [*windows[:1], *lengths[:1]]
+    window = (windows[0].left, windows[0].right) if windows else None
+    return Seen(
+        causal=bool(lower),
+        lengths=lengths[0].known if lengths else None,
+        window=(window[0], 0) if window and lower else window,
+        rest=joined([part for part in beside if part not in known]),
+        beside_causal=joined(beside),
+        mask=joined(parts),
+    )
+
+
+class _Lengths(Padding):
+    """Padding whose lengths were read: real keys come first."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        super().__init__(lengths.clone(), None)  # the caller's may change before the weights are made
+        self.known = tuple(lengths.tolist())
+
+
+def _read(part: Mask, sizes: Sizes) -> Mask | None:
+    """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
+    if isinstance(part, Keep):
+        return _of_tensor(part, sizes)
+    if isinstance(part, Padding):
+        return _of_padding(part, sizes)
+    return part
+
+
+def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
+    """Causal for a lower triangle, None for nothing but True."""
+    tensor = part.tensor
+    ambiguous = part.raw and sizes.batch == sizes.queries and sizes.batch > 1
+    shape = (sizes.queries, sizes.keys)
+    if not _readable(tensor) or tensor.shape[-2:] != shape or (tensor.ndim == 2 and ambiguous):
+        return part
+    if tensor.ndim == 3 and tensor.shape[0] not in (1, sizes.batch):
+        return part
+    if tensor.ndim == 4 and (tensor.shape[0] not in (1, sizes.batch) or tensor.shape[1] not in (1, sizes.heads)):
+        return part
+    # The first row tells most masks apart before the rest is read.
+    first = tensor[..., 0, :]
+    if bool(first.all()):
+        return None if bool(tensor.all()) else part
+    lower = sizes.queries == sizes.keys and bool(first[..., 0].all()) and not bool(first[..., 1:].any())
+    if lower and bool((tensor == torch.ones(shape, dtype=torch.bool).tril()).all()):
+        return causal()
+    return part
+
+
+def _of_padding(part: Padding, sizes: Sizes) -> Mask | None:
+    lengths = part.lengths
+    if part.kept is not None:
+        if not _readable(part.kept) or tuple(part.kept.shape) != (sizes.batch, sizes.keys):
+            return part
+        lengths = part.kept.sum(-1)
+        if not bool((part.kept == (torch.arange(sizes.keys) < lengths[:, None])).all()):
+            return part  # padding on the left, or anywhere
+    assert lengths is not None
+    if not _readable(lengths) or tuple(lengths.shape) != (sizes.batch,) or lengths.is_floating_point():
+        return part
+    if sizes.batch == 0 or int(lengths.min()) < 0 or int(lengths.max()) > sizes.keys:
+        return part
+    return None if int(lengths.min()) == sizes.keys else _Lengths(lengths)
+
+
+def _readable(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu"

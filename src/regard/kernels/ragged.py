@@ -1,0 +1,63 @@
+"""Items of different lengths, each with its own keys alone: what padding hides is not computed."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.sdpa import fused
+
+
+def ragged(
+    query: Float[Tensor, "batch *heads queries dim"],
+    key: Float[Tensor, "batch *key_heads keys dim"],
+    value: Float[Tensor, "batch *key_heads keys value_dim"],
+    *,
+    lengths: Sequence[int],
+    bias: Float[Tensor, "#batch *biased q k"] | None,
+    causal: bool,
+    scale: float,
+) -> Float[Tensor, "batch *heads queries value_dim"]:
+    """`softmax(scale · q kᵀ + bias) v` over the first `lengths[b]` keys of item b; of no keys 0 is read.
+
+    Args:
+        query: what asks; queries beyond an item's length see its keys like any other.
+        key: what is compared.
+        value: what is read.
+        lengths: real keys of each item.
+        bias: added to the scores.
+        causal: query i sees no key beyond i, as many queries as keys.
+        scale: of the products.
+    """
+    queries = query.shape[-2]
+    contexts = []
+    # Taken apart in one call each: its gradient is one stack. A slice of the whole would be a sum of padded wholes.
+    items = zip(query.split(1), key.split(1), value.split(1), lengths, strict=True)
+    for number, (asked, held, given, length) in enumerate(items):
+        if length == 0:
+            contexts.append(asked.new_zeros(*asked.shape[:-1], given.shape[-1]))
+            continue
+        own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]
+        # Causal: the first queries see what is before them, those beyond the length see all.
+        spans = [(0, length, True), (length, queries, False)] if causal else [(0, queries, False)]
+        parts = [
+            fused(
+                asked[..., first:last, :],
+                held[..., :length, :],
+                given[..., :length, :],
+                keep=None,
+                bias=None if own is None else _cut(own, first, last, length),
+                causal=square,
+                scale=scale,
+            )
+            for first, last, square in spans
+            if first < last
+        ]
+        contexts.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2))
+    return torch.cat(contexts)
+
+
+def _cut(bias: Tensor, first: int, last: int, length: int) -> Tensor:
+    rows = bias if bias.shape[-2] == 1 else bias[..., first:last, :]
+    return rows if bias.shape[-1] == 1 else rows[..., :length]
