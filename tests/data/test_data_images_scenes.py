@@ -109,6 +109,8 @@ def test_the_outer_rows_and_columns_of_a_mask_have_ink():
 
 def test_a_box_is_where_the_stamp_was_pasted():
     class Bars:
+        from_left = False
+
         def choose(self, count, chance, *, unseen):
             stamp = Stamp(np.zeros(3, np.float32), np.ones((5, 11, 1), np.float32))
             return [Object(Phrase("", name), lambda side: stamp) for name in ("one", "two", "three")[:count]]
@@ -186,9 +188,9 @@ def test_captions_in_three_languages_by_hand():
 
 
 def test_places_that_do_not_fit_are_told_so():
-    crowded = [place([(9, 9), (9, 9)], 19, Chance("crowded", number)) for number in range(200)]
+    crowded = [place([(9, 9), (9, 9)], 19, Chance("crowded", number), from_left=False) for number in range(200)]
     assert all(one is None for one in crowded)  # of 19 pixels 1 is left between them
-    fitting = [place([(9, 9), (9, 9)], 20, Chance("fitting", number)) for number in range(200)]
+    fitting = [place([(9, 9), (9, 9)], 20, Chance("fitting", number), from_left=True) for number in range(200)]
     assert any(fitting)
 
 

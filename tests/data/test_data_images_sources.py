@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -145,6 +145,8 @@ def test_scenes_of_emoji_show_what_they_name(sheet):
             for name, (_, _, (left, top, right, bottom)) in zip(names, scene.named, strict=True):
                 assert (scene.pixels[int(top) : int(bottom), int(left) : int(right)] == colors[name]).all()
                 assert abs((right - left) / (bottom - top) - 10 / 6) < 0.15
+            middles = [(left + right) / 2 for _, _, (left, _, right, _) in scene.named]
+            assert all(after - before >= 0.05 * 64 for before, after in pairwise(middles))  # named from left to right
             together = [set(pair) in apart for pair in combinations(names, 2)]
             assert any(together) if part == "unseen" else not any(together)
 

@@ -32,13 +32,18 @@ class Emoji(NamedTuple):
 class EmojiCast:
     """Follows `scenes.Cast`: pairs are of two emoji.
 
+    Scenes name them from left to right. In an order of the emoji themselves all names would follow from which emoji a
+    picture has, wherever they stand, and a model need not look at each.
+
     Args:
-        settings: the files, and which emoji; scenes name them in the order of the metadata's `sort_order`.
+        settings: the files, and which emoji.
 
     Raises:
         ConfigError: an unknown emoji, or nearly all pairs are to be held out.
         DataError: a file that cannot be read or says something else than expected.
     """
+
+    from_left = True
 
     def __init__(self, settings: EmojiScenes) -> None:
         self.emoji = read_emoji(settings)

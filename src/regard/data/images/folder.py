@@ -48,6 +48,10 @@ class FolderPictures:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def captions(self, number: int) -> tuple[str, ...]:
+        """Of a picture that need not be read for it."""
+        return self._entries[number].captions
+
     def __getitem__(self, number: int) -> Captioned:
         if not 0 <= number < len(self._entries):
             raise IndexError(f"picture {number} of {len(self._entries)}")

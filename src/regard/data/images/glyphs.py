@@ -85,6 +85,8 @@ class GlyphCast:
         language: of the names.
     """
 
+    from_left = False
+
     def __init__(self, held_out: int, language: CaptionLanguage) -> None:
         self.language = language
         self.held_out = held_out_pairs(held_out)

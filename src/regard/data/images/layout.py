@@ -1,6 +1,8 @@
 """Where the objects of a scene stand, so that no two touch and what is said of them is plain to see."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 from regard.data.chance import Chance
 from regard.data.images.captioned import Box
@@ -10,6 +12,7 @@ LARGEST_SHARE = 0.12
 """Of the canvas, that an object's box may take."""
 
 _GAP = 2
+_STEP = 0.05  # of the canvas, from one object's middle to the next one's where they are named from left to right
 _SLANT = 0.5  # how far aside, of the distance, an object may stand that is said to be above another one
 
 
@@ -33,25 +36,40 @@ def relation(one: Box, other: Box) -> Relation | None:
     return None
 
 
-def place(
-    sides: Sequence[tuple[int, int]], size: int, chance: Chance
-) -> tuple[list[tuple[int, int]], list[Relation]] | None:
+class Layout(NamedTuple):
+    """Boxes that stand well.
+
+    Attributes:
+        order: their numbers in the order in which they are named.
+        corners: left and top of each, in that order.
+        relations: how the first named stands to each of the others.
+    """
+
+    order: list[int]
+    corners: list[tuple[int, int]]
+    relations: list[Relation]
+
+
+def place(sides: Sequence[tuple[int, int]], size: int, chance: Chance, *, from_left: bool) -> Layout | None:
     """One try to place boxes on a square canvas.
 
     Args:
-        sides: width and height of each, the first named first.
+        sides: width and height of each.
         size: of the canvas.
         chance: draws the places.
+        from_left: whether they are named from left to right; otherwise in the order in which they are given.
 
     Returns:
-        The left upper corners, and how the first box stands to each of the others; None if a relation is not clear or
-        two boxes touch: then other sides may fit better.
+        The layout; None if a relation or the order is not clear or two boxes touch: then other sides may fit better.
     """
     corners = [(chance.below(size - wide + 1), chance.below(size - tall + 1)) for wide, tall in sides]
-    boxes = [
-        (float(left), float(top), float(left + wide), float(top + tall))
-        for (left, top), (wide, tall) in zip(corners, sides, strict=True)
-    ]
+    order = list(range(len(sides)))
+    if from_left:
+        middles = [left + wide / 2 for (left, _), (wide, _) in zip(corners, sides, strict=True)]
+        order.sort(key=middles.__getitem__)
+        if any(middles[after] - middles[before] < _STEP * size for before, after in pairwise(order)):
+            return None
+    boxes = [_box(corners[number], sides[number]) for number in order]
     relations: list[Relation] = []
     for other in boxes[1:]:
         found = relation(boxes[0], other)
@@ -60,7 +78,12 @@ def place(
         relations.append(found)
     if len(boxes) == 3 and _touch(boxes[1], boxes[2]):
         return None
-    return corners, relations
+    return Layout(order, [corners[number] for number in order], relations)
+
+
+def _box(corner: tuple[int, int], sides: tuple[int, int]) -> Box:
+    (left, top), (wide, tall) = corner, sides
+    return float(left), float(top), float(left + wide), float(top + tall)
 
 
 def _touch(one: Box, other: Box) -> bool:

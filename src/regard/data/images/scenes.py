@@ -26,10 +26,16 @@ class Object(NamedTuple):
 
 @runtime_checkable
 class Cast(Protocol):
-    """The objects that scenes are made of."""
+    """The objects that scenes are made of.
+
+    Attributes:
+        from_left: whether a scene's objects are named from left to right, or in the order in which they are chosen.
+    """
+
+    from_left: bool
 
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
-        """Different objects in the order in which they are named, with a pair held out of training or without any."""
+        """Different objects, with a pair held out of training or without any."""
         ...
 
 
@@ -63,16 +69,16 @@ class Scenes:
         count = settings.fewest + chance.below(settings.most - settings.fewest + 1)
         objects = self.cast.choose(count, chance, unseen=self.part == "unseen")
         largest, smallest = math.isqrt(int(LARGEST_SHARE * settings.size**2)), round(_SMALLEST * settings.size)
-        placed = None
-        while placed is None:
+        layout = None
+        while layout is None:
             stamps = [one.stamp(smallest + chance.below(largest - smallest + 1)) for one in objects]
-            placed = place([(one.alpha.shape[1], one.alpha.shape[0]) for one in stamps], settings.size, chance)
-        corners, relations = placed
+            sides = [(one.alpha.shape[1], one.alpha.shape[0]) for one in stamps]
+            layout = place(sides, settings.size, chance, from_left=self.cast.from_left)
         canvas = _background(settings.size, chance)
-        text, spans = caption([one.phrase for one in objects], relations, settings.language)
+        text, spans = caption([objects[one].phrase for one in layout.order], layout.relations, settings.language)
         named = []
-        for (left, top), stamp, span in zip(corners, stamps, spans, strict=True):
-            tall, wide, _ = stamp.alpha.shape
+        for one, (left, top), span in zip(layout.order, layout.corners, spans, strict=True):
+            stamp, (wide, tall) = stamps[one], sides[one]
             under = canvas[top : top + tall, left : left + wide]
             under += stamp.alpha * (stamp.color - under)
             named.append(Named(*span, (float(left), float(top), float(left + wide), float(top + tall))))
