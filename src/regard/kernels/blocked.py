@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from regard.kernels.sdpa import fused, prepared
 
 _BLOCK = 2**19  # weights at a time: what stays in a cache of the second or third level
+_ROWS = 16  # queries of a block at least
 _STEPS = 2**16  # dropout's rate is a multiple of 1/65,536: 16 random bits a weight
 
 
@@ -25,8 +26,8 @@ def blocked(
     key: Float[Tensor, "*key_lead keys dim"],
     value: Float[Tensor, "*key_lead keys value_dim"],
     *,
-    keep: Bool[Tensor, "*masked q k"] | None,
-    bias: Float[Tensor, "*biased q k"] | None,
+    keep: Bool[Tensor, "..."] | None,
+    bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
     dropout: float,
@@ -173,7 +174,7 @@ class _Walk:
     def _blocks(self) -> Iterator[_Block]:
         batch, heads, queries, _ = self.query.shape
         keys = self.key.shape[2]
-        rows = min(queries, max(16, _BLOCK // max(1, keys)))
+        rows = min(queries, max(_ROWS, _BLOCK // max(1, keys)))
         together = max(1, _BLOCK // max(1, rows * keys))
         for item in range(batch):
             for head in range(0, heads, together):

@@ -15,7 +15,7 @@ def ragged(
     value: Float[Tensor, "batch *key_heads keys value_dim"],
     *,
     lengths: Sequence[int],
-    bias: Float[Tensor, "#batch *biased q k"] | None,
+    bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
