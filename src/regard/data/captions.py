@@ -13,6 +13,7 @@ from regard.data.images.captioned import Captioned, Named, Pictures
 from regard.data.tokenizers import Tokenizer
 from regard.data.units import normalize, units
 from regard.data.vocabulary import BEGIN, END, PADDING
+from regard.errors import DataError
 
 UNTOLD = -100
 """The target of a place behind the end."""
@@ -56,7 +57,13 @@ class CaptionBatch:
 
     @staticmethod
     def of(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> "CaptionBatch":
-        """Pictures of one size, and the ids of their words without marks."""
+        """Pictures of one size, and the ids of their words without marks.
+
+        Raises:
+            DataError: features of several sizes, which cannot be trained on together.
+        """
+        if len(shapes := {picture.shape for picture in pictures}) > 1:
+            raise DataError(f"pictures of one batch have shapes {sorted(shapes)}; features must all be of one shape")
         steps = max(len(ids) for ids in captions) + 1
         read, said = np.full((len(captions), steps), PADDING), np.full((len(captions), steps), UNTOLD)
         for row, ids in enumerate(captions):

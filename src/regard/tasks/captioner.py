@@ -133,12 +133,12 @@ class PictureCaptioner:
                     seen[place] = self.see(path)
                 except DataError as error:
                     faults[place] = error
-            said = dict(zip(seen, self._captions(list(seen.values()), beam), strict=True))
+            said = dict(zip(seen, self.captions(list(seen.values()), beam), strict=True))
             for place, path in enumerate(chunk):
                 yield Seen(path, seen.get(place), said.get(place), faults.get(place))
 
-    def _captions(self, pictures: list[np.ndarray], beam: int) -> list[Caption]:
-        """Of pictures that need not be of one size, as features are not."""
+    def captions(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
+        """Caption pictures that need not be of one size, as features are not."""
         told: list[Caption] = []
         for _, some in groupby(pictures, lambda one: one.shape):
             told += self.caption(list(some), beam)

@@ -1,6 +1,6 @@
 """The task of captioning: a picture in, a caption out, and a look for each of its words (Xu et al. 2015)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,15 @@ from torch import nn
 
 from regard.data.captions import CaptionBatch, CaptionBatches
 from regard.data.images.captioned import Pictures
-from regard.data.images.settings import CaptionedFolder
+from regard.data.images.folder import FolderPictures
+from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.models.captioner import Captioner
 from regard.tasks.captioner import PictureCaptioner, Seen, begin_from, build, load_captioner, pictures_of
 from regard.tasks.captioning_learning import from_captions, of_words
-from regard.tasks.captioning_measures import describe
+from regard.tasks.captioning_measures import Judged, judge
 from regard.tasks.captioning_settings import CaptioningSettings, TestedCaptions
 from regard.tasks.captioning_view import captions_view
 from regard.tasks.config import check
@@ -37,6 +38,7 @@ _MONITORS: dict[str, Better] = {
 _RIGHT = {"en": "The right caption is: {caption}", "zh": "正确的描述是：{caption}"}
 _COUNTED = 2000
 """Made scenes whose captions make the vocabulary."""
+_TOGETHER = 100
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,23 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
     training, own = pictures_of(settings, "training", settings.seed), settings.captions
     endless = not isinstance(settings.data, CaptionedFolder)
     if saved is None:
-        numbers = range(min(_COUNTED, len(training)) if endless else len(training))
-        texts = (text for number in numbers for text in training[number].captions)
-        tokenizer = train_tokenizer("words", texts, own.vocabulary_size, lower=own.lower)
+        tokenizer = train_tokenizer("words", _texts(settings, training), own.vocabulary_size, lower=own.lower)
     else:
         tokenizer = load_tokenizer(saved)
+    if long := sum(len(tokenizer.encode(text).ids) > own.longest for text in _texts(settings, training)):
+        say(
+            f"{long} captions have more than {own.longest} words; what is behind them is not learned (captions.longest)"
+        )
     batches = CaptionBatches(training, tokenizer, own.batch, own.longest, endless=endless, seed=settings.seed)
     return Captions(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
+
+
+def _texts(settings: CaptioningSettings, training: Pictures) -> Iterator[str]:
+    """Captions that make the vocabulary: all of a folder, whose pictures need not be read; some of made scenes."""
+    if isinstance(settings.data, CaptionedFolder):
+        folder = FolderPictures(settings.data, "training")
+        return (text for number in range(len(folder)) for text in folder.captions(number))
+    return (text for number in range(min(_COUNTED, len(training))) for text in training[number].captions)
 
 
 def _model(settings: CaptioningSettings, prepared: Captions) -> Captioner:
@@ -78,58 +90,54 @@ def _loss(settings: CaptioningSettings) -> Callable[[nn.Module, CaptionBatch], O
 
 def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any], dict[str, float]]:
     """Loss a word (nats), and what captions and looks are worth, on the pictures held out."""
-    batches = CaptionBatches(
-        prepared.held_out, prepared.tokenizer, 100, settings.captions.longest, endless=False, seed=0
-    )
-    kept = [
-        batches.load(list(range(at, min(at + 100, len(prepared.held_out)))))
-        for at in range(0, len(prepared.held_out), 100)
-    ]
+    held_out, words = prepared.held_out, prepared.tokenizer
+    batches = CaptionBatches(held_out, words, _TOGETHER, settings.captions.longest, endless=False, seed=0)
+    plan = batches.plan(0)
 
     def metrics(model: Captioner) -> dict[str, float]:
+        device = next(model.parameters()).device
         with torch.no_grad():
-            told = [of_words(model, batch.to(next(model.parameters()).device)) for batch in kept]
-        captioner = PictureCaptioner(model, prepared.tokenizer, settings)
-        seen = describe(captioner, prepared.held_out)
+            told = [of_words(model, batches.load(indices).to(device)) for indices in plan]
         loss = sum(float(one.total) for one in told) / sum(int(one.count) for one in told)
-        return {"loss": loss, "exact": seen.exact, **(seen.looks.measures() if seen.looks else {})}
+        return {"loss": loss, **_measures(judge(PictureCaptioner(model, words, settings), held_out))}
 
     return metrics
 
 
+def _measures(judged: Judged) -> dict[str, float]:
+    return {"exact": judged.exact, **(judged.looks.measures() if judged.looks else {})}
+
+
 def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> Evaluation:
+    """What captions and looks are worth; of made scenes also where a pair is shown that no training scene had."""
     tested, data = check(TestedCaptions, test), captioner.settings.data
-    seen = describe(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
-    measures = {"exact": seen.exact}
-    rows = [
-        {
-            "pairs": "seen in training",
-            "pictures": len(seen.said),
-            "exact": seen.exact,
-            **(seen.looks.measures() if seen.looks else {}),
-        }
-    ]
-    if not isinstance(data, CaptionedFolder) and data.held_out:
-        other = describe(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
-        measures["exact_unseen"] = other.exact
+    made = not isinstance(data, CaptionedFolder) and data.held_out > 0
+    judged = judge(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
+    measures, signatures = _measures(judged), {}
+    rows = [_row("seen in training" if made else "all", judged)]
+    if made:
+        unseen = judge(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
+        measures["exact_unseen"] = unseen.exact
+        rows.append(_row("never seen", unseen))
+    if not isinstance(data, EmojiScenes | MadeScenes):
+        scored = judged.bleu()
+        measures["bleu"], signatures["bleu"] = scored.value, scored.signature
+    if judged.looks:
         rows.append(
-            {
-                "pairs": "never seen",
-                "pictures": len(other.said),
-                "exact": other.exact,
-                **(other.looks.measures() if other.looks else {}),
-            }
+            {"pairs": "a cell at random", "pictures": len(judged.said), "exact": None, **judged.looks.chances()}
         )
-    if seen.looks:
-        measures.update(seen.looks.measures())
     return Evaluation(
-        items=len(seen.said),
+        items=len(judged.said),
         unit="pictures",
         measures=measures,
-        baselines={},
+        signatures=signatures,
         by="pairs",
         lengths=rows,
     )
+
+
+def _row(name: str, judged: Judged) -> dict[str, Any]:
+    return {"pairs": name, "pictures": len(judged.said), **_measures(judged)}
 
 
 def _view(captioner: PictureCaptioner, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
@@ -152,7 +160,21 @@ def _examples(captioner: PictureCaptioner, evaluation: Evaluation) -> View:
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    return []
+    training, model, learning, captions = (_part(tree, name) for name in ("training", "model", "learning", "captions"))
+    features = _part(model, "encoder").get("kind") == "features"
+    wrong = []
+    if training.get("smoothing"):
+        wrong.append("training.smoothing: words are learned as they are, so leave it 0")
+    if features and learning.get("grey"):
+        wrong.append("learning.grey: features have no colours; leave it 0")
+    if features != bool(captions.get("features")):
+        wrong.append("captions.features: a folder of features goes with model.encoder.kind=features; give both or none")
+    return wrong
+
+
+def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    part = tree.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 TASK = Task(

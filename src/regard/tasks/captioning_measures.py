@@ -8,6 +8,7 @@ import torch
 
 from regard.data.captions import CaptionBatch, named_words
 from regard.data.images.captioned import Box, Captioned, Pictures
+from regard.metrics.text import Measured, bleu
 from regard.models.captioner import PICTURE
 from regard.tasks.captioner import PictureCaptioner
 
@@ -78,36 +79,42 @@ def centred(shape: tuple[int, ...], box: Box, size: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Described:
-    """Pictures and what a model said of them.
+class Judged:
+    """Captions of a model beside the right ones.
 
     Attributes:
-        pictures: with their right captions.
-        said: captions of the model.
+        said: by the model.
+        right: of each picture, one or more.
         looks: of the words that name objects, while it reads the first right caption; None where no boxes are known.
     """
 
-    pictures: list[Captioned]
     said: list[str]
+    right: list[tuple[str, ...]]
     looks: Looks | None
 
     @property
     def exact(self) -> float:
-        """Share of the captions that are one of the right ones, word for word."""
-        pairs = zip(self.said, self.pictures, strict=True)
-        return sum(said in picture.captions for said, picture in pairs) / len(self.said)
+        """Share of the captions that are one of the right ones, character for character."""
+        return sum(said in right for said, right in zip(self.said, self.right, strict=True)) / len(self.said)
+
+    def bleu(self) -> Measured:
+        """Corpus BLEU against all right captions of each picture; one that is named twice counts as once."""
+        most = max(len(right) for right in self.right)
+        sets = [[right[number % len(right)] for right in self.right] for number in range(most)]
+        return bleu(self.said, sets)
 
 
-def describe(captioner: PictureCaptioner, pictures: Pictures, beam: int = 1) -> Described:
+def judge(captioner: PictureCaptioner, pictures: Pictures, beam: int = 1) -> Judged:
     """Caption all pictures of a source and see where the model looks for the words that name objects."""
-    shown = [pictures[number] for number in range(len(pictures))]
     said: list[str] = []
+    right: list[tuple[str, ...]] = []
     looks = Looks()
-    for start in range(0, len(shown), _TOGETHER):
-        chunk = shown[start : start + _TOGETHER]
-        said += [one.text for one in captioner.caption([one.pixels for one in chunk], beam)]
+    for start in range(0, len(pictures), _TOGETHER):
+        chunk = [pictures[number] for number in range(start, min(start + _TOGETHER, len(pictures)))]
+        said += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
+        right += [one.captions for one in chunk]
         _look(captioner, [one for one in chunk if one.named], looks)
-    return Described(shown, said, looks if looks.words else None)
+    return Judged(said, right, looks if looks.words else None)
 
 
 @torch.no_grad()
