@@ -78,8 +78,8 @@ def story(*lines):
 
 def test_an_answer_of_a_story_is_given_wherever_it_stands():
     asks = Line("Where is Mary?", True, "garden", (2,))
-    [one] = questions_of(story(Line("John left the Garden."), Line("Who?", True, "John"), Line("Mary is in the garden."),
-                               asks))[1:]  # fmt: skip
+    told = [Line("John left the Garden."), Line("Who?", True, "John"), Line("Mary is in the garden."), asks]
+    _, one = questions_of(story(*told))
     assert one.text == "John left the Garden.\nMary is in the garden."
     assert one.answers == (Given("Garden", 14), Given("garden", 37))
     assert [one.text[start:end] for start, end in one.sentences] == ["John left the Garden.", "Mary is in the garden."]
@@ -168,7 +168,10 @@ def test_squad_1_and_2_are_read(tmp_path):
         ({"data": []}, "there is no question in it"),
         ({"data": [{"title": "A"}]}, "article 'A': there is no field 'paragraphs'"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "article 1, paragraph 1: there is no field 'context'"),
-        (squad(asked("Zoe", 0)), "article 'Light', question 'q1': at answer_start 0 stands 'Zoë', not the answer 'Zoe'"),
+        (
+            squad(asked("Zoe", 0)),
+            "'Light', question 'q1': at answer_start 0 stands 'Zoë', not the answer 'Zoe'",
+        ),
         (squad(asked("wrote", 7)), "question 'q1'.*it stands at 6; places are counted in characters"),
         (squad(asked("Zoë", -3)), "question 'q1': at answer_start -3"),
         (squad(asked(" ", 3)), "question 'q1': an answer is empty"),
@@ -219,7 +222,10 @@ def test_a_batch_pads_with_nothing():
     two = [encoder()(question_of("Who wrote it?", "who")), encoder()(Question("Light. light", "it", given, ((0, 12),)))]
     batch = QuestionBatch.of(two)
     assert batch.lengths.tolist() == [4, 3] and batch.text[1, 3].tolist() == [0] * batch.text.shape[-1]
-    assert batch.spans.tolist() == [[[0, 0], [0, 0]], [[1, 1], [3, 3]]] and batch.told.tolist() == [[False] * 2, [True] * 2]
+    assert batch.spans.tolist() == [[[0, 0], [0, 0]], [[1, 1], [3, 3]]] and batch.told.tolist() == [
+        [False] * 2,
+        [True] * 2,
+    ]
 
 
 def test_each_question_comes_once_an_epoch_with_others_of_its_length():
