@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import ShapeError
+from regard.kernels import additive as pairs
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -51,8 +52,28 @@ def additive(
 
 
 def additive_pairs(
-    query: Float[Tensor, "*lead queries hidden"], key: Float[Tensor, "*#lead keys hidden"], vector: Tensor
+    query: Float[Tensor, "*lead queries hidden"],
+    key: Float[Tensor, "*#lead keys hidden"],
+    vector: Tensor,
+    prepared: bool = False,
 ) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(a + b)` of projected queries and keys; the table of pairs × hidden is formed only where it must be.
+
+    Args:
+        query: a.
+        key: b.
+        vector: v.
+        prepared: these keys serve many calls.
+    """
+    if query.is_meta or not pairs.serves(query, query.numel() * key.shape[-2]):
+        return _additive_formula(query, key, vector)
+    with full_precision(query):
+        if key.shape[:-2] != query.shape[:-2]:
+            key = key.expand(*query.shape[:-2], *key.shape[-2:])
+        return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
+
+
+def _additive_formula(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     return weigh_pairs(wide(query).unsqueeze(-2) + wide(key).unsqueeze(-3), vector)
 
 

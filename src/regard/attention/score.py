@@ -30,6 +30,8 @@ from regard.attention.functional import (
 )
 from regard.attention.projection import apart
 from regard.errors import ConfigError, ShapeError
+from regard.kernels import compiler
+from regard.kernels.additive import serves
 from regard.registry import Registry
 
 
@@ -65,6 +67,10 @@ class Score(nn.Module):
     ) -> Float[Tensor, "*lead queries keys"]:
         raise NotImplementedError
 
+    def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
+        """How the pairs of such a call are gone through block by block, in words; None where their table is formed."""
+        return None
+
     def bind(self, **now: Any) -> "Bound":
         """This score with what changes by step fixed for one call, e.g. `location_aware.bind(previous=weights)`."""
         return Bound(self, now)
@@ -81,6 +87,9 @@ class Bound:
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         return self.score.prepare(key)
+
+    def in_blocks(self, query: Tensor, keys: int) -> str | None:
+        return self.score.in_blocks(query, keys, **self.now)
 
     def __call__(self, query: Tensor, prepared: Prepared) -> Tensor:
         scores: Tensor = self.score(query, prepared, **self.now)
@@ -201,7 +210,10 @@ class Additive(Score):
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
         check_width("query", query, self.query_dim)
-        return additive_pairs(F.linear(query, self.query_weight), prepared.projected, self.vector)
+        return additive_pairs(F.linear(query, self.query_weight), prepared.projected, self.vector, prepared=True)
+
+    def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
+        return compiler.how() if serves(query, query.shape[:-1].numel() * keys * self.hidden_dim) else None
 
 
 @scores.register("cosine")
@@ -302,14 +314,24 @@ class LocationAware(Additive):
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
         check_width("query", query, self.query_dim)
-        pairs = wide(F.linear(query, self.query_weight)).unsqueeze(-2) + wide(prepared.projected).unsqueeze(-3)
-        if previous is not None:
-            keys = prepared.key.shape[-2]
-            if previous.shape[-1] != keys:
-                raise ShapeError(f"previous has shape {tuple(previous.shape)}, but there are {keys} keys")
-            rows = tuple(query.shape[:-1])
-            pairs = pairs + location_features(previous, rows, self.features.weight, self.feature_weight)
-        return weigh_pairs(pairs, self.vector)
+        asked, heard = F.linear(query, self.query_weight), prepared.projected
+        if previous is None:
+            return additive_pairs(asked, heard, self.vector, prepared=True)
+        keys = prepared.key.shape[-2]
+        if previous.shape[-1] != keys:
+            raise ShapeError(f"previous has shape {tuple(previous.shape)}, but there are {keys} keys")
+        rows = tuple(query.shape[:-1])
+        features = location_features(previous, rows, self.features.weight, self.feature_weight)
+        if features.shape[-3] == 1:  # all queries share what a key heard
+            return additive_pairs(asked, wide(heard) + features.squeeze(-3), self.vector)
+        # Each query hears something else of each key: that is a table of pairs × hidden already.
+        return weigh_pairs(wide(asked).unsqueeze(-2) + wide(heard).unsqueeze(-3) + features, self.vector)
+
+    def in_blocks(
+        self, query: Float[Tensor, "*lead queries query_dim"], keys: int, previous: Tensor | None = None, **now: Any
+    ) -> str | None:
+        shared = previous is None or previous.ndim == 2 or query.shape[-2] == 1
+        return super().in_blocks(query, keys) if shared else None
 
 
 class PerHead(Score):

@@ -1,0 +1,101 @@
+"""Loops in C++ that this machine's compiler builds at their first use; without one everything works, more slowly.
+
+A built loop is kept in `$XDG_CACHE_HOME/regard` (`~/.cache/regard`), under a name made of its source, its flags and the
+processor. `REGARD_COMPILE=0` turns them off, `CXX` names another compiler.
+"""
+
+import ctypes
+import functools
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+from hashlib import sha256
+from pathlib import Path
+
+from regard.files import replacing
+
+SWITCH = "REGARD_COMPILE"
+_SECONDS = 120
+# Two steps: linking with relaxed arithmetic would turn denormal numbers off for the whole process.
+_COMPILE = ("-O3", "-march=native", "-ffast-math", "-std=c++17", "-fPIC", "-c")
+_LINK = ("-shared", "-pthread")
+
+
+def compiler() -> list[str] | None:
+    """The command of the C++ compiler, None where there is none or it's switched off."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    given = shlex.split(os.environ.get("CXX", ""))
+    for command in [given] if given else [["c++"], ["g++"], ["clang++"]]:
+        if shutil.which(command[0]):
+            return command
+    return None
+
+
+def how() -> str:
+    """In words, how loops are run here; the first question builds them."""
+    if os.environ.get(SWITCH) == "0":
+        return f"by torch's own calls, since {SWITCH}=0"
+    if compiler() is None:
+        return "by torch's own calls, since no C++ compiler is here"
+    if library() is None:
+        return "by torch's own calls, since the compiled loop could not be built"
+    return "by a compiled loop"
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The loops of `additive.cpp`, built if they were not; None where they cannot be, with a warning if that fails."""
+    command = compiler()
+    if command is None:
+        return None
+    source = Path(__file__).with_name("additive.cpp")
+    try:
+        built = _folder() / f"additive-{_tag(source, command)}.so"
+        if not built.exists():
+            print(
+                f"regard: building a faster loop for additive attention with {command[0]}, once ({SWITCH}=0: never)",
+                file=sys.stderr,
+            )
+            _build(source, command, built)
+        return ctypes.CDLL(os.fspath(built))
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        warnings.warn(
+            f"additive attention takes the slower path: its loop could not be built by {shlex.join(command)}: "
+            f"{said.strip()[:500]}. Name another compiler in CXX, or set {SWITCH}=0 to try no more",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(cache) / "regard"
+
+
+def _tag(source: Path, command: list[str]) -> str:
+    """What the built loop depends on: another processor may lack the instructions of this one."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else []
+    processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    parts = [source.read_text(), *command, *_COMPILE, *_LINK, platform.platform(), platform.processor(), *processor]
+    return sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _build(source: Path, command: list[str], built: Path) -> None:
+    with replacing(built) as temporary:
+        object_file = temporary.with_suffix(".o")
+        try:
+            for step in (
+                [*command, *_COMPILE, os.fspath(source), "-o", os.fspath(object_file)],
+                [*command, *_LINK, os.fspath(object_file), "-o", os.fspath(temporary)],
+            ):
+                subprocess.run(step, check=True, capture_output=True, text=True, timeout=_SECONDS)
+        finally:
+            object_file.unlink(missing_ok=True)
