@@ -126,6 +126,7 @@ class Call:
             score=_name(self.score),
             is_dot=self.score.is_dot,
             is_linear=self._is_linear(),
+            additive=self.score.in_blocks(self.query, self.sizes.keys),
             normalizer=_name(normalizer),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,

@@ -1,0 +1,254 @@
+"""Additive scores from two exponentials: the pair-by-pair reference's numbers, whatever the inputs, by both loops."""
+
+import shutil
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from parts import MASKS, module, tensors
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import regard
+from reference.attention import plain_attend, score_of_pair
+from regard.attention.attend import attend, explain
+from regard.attention.functional import weigh_pairs
+from regard.kernels import additive, compiler
+
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+LOOPS = ["torch", pytest.param("compiled", marks=needs_compiler)]
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request, monkeypatch):
+    """Every call takes this path, in blocks of 97 numbers or by the compiled loop."""
+    monkeypatch.setattr(additive, "_LEAST", 1)
+    monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
+    monkeypatch.setattr(additive, "_BLOCK", 97)
+    if request.param == "torch":
+        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda: None))
+    else:
+        assert compiler.library() is not None
+    return request.param
+
+
+def formula(query, key, vector):
+    return weigh_pairs(query.unsqueeze(-2) + key.unsqueeze(-3), vector)
+
+
+def sides(items, queries, keys, hidden, dtype=torch.float64, scale=1.0):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (items, queries, hidden), (items, keys, hidden), (hidden,)
+    made = [torch.randn(shape, generator=generator, dtype=torch.float64).mul_(scale).to(dtype) for shape in shapes]
+    return [side.requires_grad_() for side in made]
+
+
+# 97 // 17 = 5 pairs to a block: several items at once, queries apart, keys apart
+@pytest.mark.parametrize(("items", "queries", "keys"), ((5, 1, 2), (2, 3, 2), (2, 3, 7)))
+def test_each_pair_is_the_references(loop, items, queries, keys):
+    query, key, vector = sides(items, queries, keys, 17)
+    ours = additive.additive_scores(query, key, vector, formula)
+    plain = SimpleNamespace(vector=vector, query_weight=torch.eye(17).double(), key_weight=torch.eye(17).double())
+    one = torch.stack([
+        score_of_pair("additive", plain, query[i, q], key[i, k], k)
+        for i in range(items) for q in range(queries) for k in range(keys)
+    ]).view(items, queries, keys)  # fmt: skip
+    torch.testing.assert_close(ours, one, rtol=1e-12, atol=1e-13)
+    direction = torch.randn_like(one)
+    for mine, theirs in zip(
+        torch.autograd.grad((ours * direction).sum(), (query, key, vector)),
+        torch.autograd.grad((one * direction).sum(), (query, key, vector)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("queries", (1, 3))
+def test_first_and_second_derivatives(loop, queries):
+    """Wide keys and queries, narrow ones, and ones that are narrow about a middle."""
+    for scale, middle in ((1.0, 0.0), (1.0, 300.0), (200.0, 0.0)):
+        query, key, vector = sides(2, queries, 5, 7, scale=scale)
+        made = (query.detach() + middle).requires_grad_(), (key.detach() - middle).requires_grad_(), vector
+
+        def scores(*given):
+            return additive.additive_scores(*given, formula)
+
+        assert torch.autograd.gradcheck(scores, made, fast_mode=True)
+        assert torch.autograd.gradgradcheck(scores, made, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_any_numbers_are_as_exact_as_tanh(loop, dtype):
+    """To 1e4 on one side, on both, cancelling, and infinite ones; what is NaN stays NaN, and alone."""
+    line = torch.tensor([-torch.inf, -1e4, -100.0, -44.0, -20.0, -1.0, 0.0, 1e-3, 3.0, 30.0, 89.0, 1e4, torch.inf])
+    narrow = torch.linspace(-17, 17, 11)
+    vector = torch.ones(1, dtype=dtype)
+    for one, other in (
+        (line, narrow),
+        (line[1:-1], line[1:-1]),
+        (line[1:-1] + 1e3, narrow - 1e3),
+        (narrow - 1e3, line[1:-1] + 1e3),
+        (line, -line[1:-1]),
+    ):
+        query, key = one.to(dtype).view(1, -1, 1).requires_grad_(), other.to(dtype).view(1, -1, 1).requires_grad_()
+        ours = additive.additive_scores(query, key, vector, formula)[0]
+        summed = query.double()[0] + key.double()[0].T
+        bound = 3e-7 if dtype == torch.float32 else 4e-15
+        # What a sum of such numbers is rounded by, tanh may show: at most its slope times that.
+        rounding = torch.finfo(dtype).eps * (query.abs().double()[0] + key.abs().double()[0].T).nan_to_num(posinf=0.0)
+        slope = 1 - summed.tanh().square()
+        assert ((ours - summed.tanh()).abs() <= bound + 4 * rounding * slope).all()
+        found = torch.autograd.grad(ours.sum(), (query, key))
+        for ours_to, theirs in zip(found, (slope.sum(1), slope.sum(0)), strict=True):
+            assert (ours_to.flatten() - theirs).abs().max() <= 1e-3 * len(line) if rounding.max() > 1e-4 else 1e-6
+    query = torch.tensor([0.5, torch.nan, 0.25], dtype=dtype).view(1, 3, 1)
+    scores = additive.additive_scores(query, torch.ones(1, 2, 1, dtype=dtype), vector, formula)[0]
+    assert scores.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2]
+
+
+@pytest.mark.parametrize("normalizer", ("softmax", "sparsemax", "sigmoid"))
+@pytest.mark.parametrize("mask", ("none", "causal", "no_keys", "joined", "keep_3d"))
+@pytest.mark.parametrize("score", ("additive", "location_aware"))
+def test_attention_over_such_scores_is_the_references(loop, score, mask, normalizer):
+    """Heads in groups, a bias, masks and rows that see nothing; the call says that it took this path."""
+    query, key, value = tensors(score, heads=6, key_heads=3)
+    made = module(score)
+    given, sees = MASKS[mask]
+    bias = torch.randn(2, 6, 3, 5, dtype=torch.float64)
+    assert explain(query, key, value, score=made, normalizer=normalizer, mask=given).path == "additive"
+    attended = attend(query, key, value, score=made, normalizer=normalizer, mask=given, bias=bias)
+    context, weights = plain_attend(
+        query, key, value, score=score, module=made, normalizer=normalizer, sees=lambda b, h, q, k: sees(b, q, k),
+        bias=bias,
+    )  # fmt: skip
+    torch.testing.assert_close(attended.context, context)
+    torch.testing.assert_close(attended.weights, weights)
+    inputs = [query, key, value, made.query_weight, made.key_weight, made.vector]
+    for ours, theirs in zip(
+        torch.autograd.grad(attended.context.sin().sum(), inputs),
+        torch.autograd.grad(context.sin().sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_b03_hidden_nan_and_inf_leave_no_trace(loop):
+    """B03 on this path: the answer and all gradients are those of clean padding."""
+    made, results = module("additive"), []
+    for fill in (0.0, torch.nan, torch.inf):
+        query, key, value = (tensor.detach().clone() for tensor in tensors("additive"))
+        key[0, 3:], value[0, 3:] = fill, fill
+        inputs = [tensor.requires_grad_() for tensor in (query, key, value)]
+        attended = attend(*inputs, score=made, mask=regard.masks.padding([3, 5]))
+        found = torch.autograd.grad(attended.context.sum(), [*inputs, *made.parameters()])
+        results.append([attended.context, attended.weights, *found])
+    for clean, *filled in zip(*results, strict=True):
+        for one in filled:
+            torch.testing.assert_close(one, clean, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("previous", ((2, 5), (2, 1, 5)))
+def test_location_aware_with_earlier_weights(loop, monkeypatch, previous):
+    """Weights that all queries share go into the keys; those of a single query likewise."""
+    query, key, _ = tensors("location_aware", queries=1)
+    made, earlier = module("location_aware"), torch.rand(previous, dtype=torch.float64)
+    ours = made(query, made.prepare(key), previous=earlier)
+    assert made.bind(previous=earlier).in_blocks(query, 5) is not None
+    monkeypatch.setattr("regard.attention.functional.pairs.serves", lambda *_: False)
+    torch.testing.assert_close(ours, made(query, made.prepare(key), previous=earlier), rtol=1e-12, atol=1e-13)
+
+
+def test_half_precision_is_computed_in_float32(loop):
+    query, key, value = (tensor.detach() for tensor in tensors("additive", dtype=torch.float32))
+    full = attend(query, key, value, score=module("additive", torch.float32))
+    half = attend(*(t.bfloat16() for t in (query, key, value)), score=module("additive", torch.bfloat16))
+    assert half.context.dtype == half.weights.dtype == torch.bfloat16
+    torch.testing.assert_close(half.context.float(), full.context, atol=2e-2, rtol=2e-2)
+
+
+class Largest(TorchDispatchMode):
+    """How many numbers the largest tensor has that any operation makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(one, torch.Tensor):
+                self.numbers = max(self.numbers, one.numel())
+        return made
+
+
+def test_the_table_of_pairs_is_never_formed(loop):
+    query, key, vector = sides(2, 11, 13, 17)
+    with Largest() as largest:
+        additive.additive_scores(query, key, vector, formula).sum().backward()
+    assert largest.numbers <= 2 * 13 * 17  # the keys themselves; a block has 97, the table 4,862
+
+
+def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
+    made = []
+    exponential = additive._exponential
+    monkeypatch.setattr(additive, "_exponential", lambda side, cut: made.append(side) or exponential(side, cut))
+    query, key, vector = (side.detach() for side in sides(2, 1, 5, 7))
+    steps = [additive.additive_scores(query, key, vector, formula, prepared=True) for _ in range(3)]
+    assert sum(side is key for side in made) == 1
+    assert torch.equal(steps[0], steps[2])
+    key.mul_(2)
+    after = additive.additive_scores(query, key, vector, formula, prepared=True)
+    torch.testing.assert_close(after, formula(query, key, vector))
+    kept = len(additive._kept)
+    del key, made[:]
+    assert len(additive._kept) == kept - 1
+
+
+# --- the compiler ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh():
+    """Nothing was built or refused yet, and nothing is remembered of what this test does."""
+    compiler.library.cache_clear()
+    yield
+    compiler.library.cache_clear()
+
+
+def test_it_can_be_switched_off(fresh, monkeypatch):
+    monkeypatch.setenv(compiler.SWITCH, "0")
+    assert compiler.library() is None
+    assert "REGARD_COMPILE=0" in compiler.how()
+
+
+def test_without_a_compiler_nothing_is_said_and_all_works(fresh, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiler.library() is None
+    assert "no C++ compiler" in compiler.how()
+
+
+def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypatch, tmp_path):
+    wrong = tmp_path / "wrong"
+    wrong.write_text("#!/bin/sh\necho 'out of ideas' >&2\nexit 1\n")
+    wrong.chmod(0o755)
+    monkeypatch.setenv("CXX", str(wrong))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.warns(RuntimeWarning, match="could not be built.*out of ideas.*REGARD_COMPILE=0"):
+        assert compiler.library() is None
+    query, key, value = (torch.randn(2, 512, 64) for _ in range(3))
+    made = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64)
+    told = explain(query, key, value, score=made)
+    assert told.path == "additive"
+    assert "could not be built" in str(told)
+    assert [path.name for path in (tmp_path / "regard").iterdir()] == []
+
+
+@needs_compiler
+def test_it_is_built_once_and_announced(fresh, monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiler.library() is not None
+    assert "building a faster loop" in capfd.readouterr().err
+    compiler.library.cache_clear()
+    assert compiler.library() is not None
+    assert capfd.readouterr().err == ""
+    assert [path.suffix for path in (tmp_path / "regard").iterdir()] == [".so"]
