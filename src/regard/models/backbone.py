@@ -82,8 +82,8 @@ class PretrainedEncoder(nn.Module):
         seen = self._seen(torch.zeros(1, _PROBE, _PROBE, 3, dtype=torch.uint8), asked)
         grids = {name: grid for name, grid in seen.items() if grid.shape[-1] * grid.shape[-2] > 1}
         if not grids:
-            where = "no layer" if settings.layer is None else f"the layer {settings.layer!r}"
-            raise ConfigError(f"{where} of {settings.name} gives a grid of (channels, rows, columns); name another one")
+            where = "the network" if settings.layer is None else f"the layer {settings.layer!r}"
+            raise ConfigError(f"{where} of {settings.name} gives no grid (channels, rows, columns); name another one")
         name = list(grids)[-1]
         return name, grids[name].shape[1]
 

@@ -14,7 +14,7 @@ from regard.errors import ShapeError
 from regard.models.backbone import PretrainedEncoder
 from regard.models.captioner_settings import Backbone, Convolutions, Features
 
-Grid = Float[Tensor, "batch rows columns width"]
+Grid = Float[Tensor, "batch rows columns features"]
 
 
 class SmallConvolutions(nn.Module):
