@@ -37,8 +37,9 @@ def overlay_rules(overlays: Mapping[int, Overlay]) -> str:
             outlines = f"width:{size[0]}px;height:{size[1]}px;background:url({_boxes(overlay)})"
             rules.append(f".over{number}::after{{{outlines} 0 0/100% 100%}}")
         rules.append(f".over{number} tbody td{{min-width:{cell[0]}px;max-width:{cell[0]}px;height:{cell[1]}px}}")
-        rules.append(f".over{number} tbody th bdi{{max-height:{cell[1]}px}}")
-        rules.append(f".over{number} thead th bdi{{max-width:{cell[0]}px}}")
+        for part, side, edge in (("tbody", cell[1], "height"), ("thead", cell[0], "width")):
+            rules.append(f".over{number} {part} th{{font-size:{min(10.0, 0.7 * side):.1f}px}}")
+            rules.append(f".over{number} {part} th bdi{{max-{edge}:{side}px}}")
     return "\n".join(rules) + "\n"
 
 
