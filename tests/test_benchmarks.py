@@ -20,7 +20,7 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
     torch.set_num_threads(threads)
-    for name in ("train", "translate", "joey", "turns"):
+    for name in ("train", "translate", "joey", "additive", "turns"):
         sys.modules.pop(name, None)
 
 
@@ -61,6 +61,28 @@ def test_translating_beside_joeynmt(benchmarks, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split("  ")[0] == "model"
     assert len(lines) == 2 + len(translate.VARIANTS)
+
+
+def test_additive_attention_beside_the_broadcast(benchmarks, capsys):
+    """Each row: the broadcast's time, the ratio of each other side, and the peak of all; both passes."""
+    import additive
+    from regard.kernels import additive as kernel
+    from regard.kernels import compiler
+
+    additive.main(["--quick", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["rows"]) == 2 * 2 * len(additive.TOY)
+    assert all(row["torch ratio"] > 0 and row["naive MiB"] > 0 for row in told["rows"])
+    assert kernel.compiler is compiler  # what the benchmark puts in its place is gone
+
+
+def test_additive_attention_that_differs_is_not_compared(benchmarks, monkeypatch):
+    import additive
+
+    right = additive.broadcast
+    monkeypatch.setattr(additive, "broadcast", lambda *given: 1.01 * right(*given))
+    with pytest.raises(SystemExit, match="differ"):
+        additive.main(["--quick", "--no-memory"])
 
 
 def test_turns_are_taken_in_both_orders(benchmarks):
