@@ -5,7 +5,6 @@ The small network of convolutions looks only a few pixels around each cell, so t
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
@@ -33,10 +32,9 @@ class SmallConvolutions(nn.Module):
             for before, after, stride in zip(widths[:-1], settings.channels, settings.strides, strict=True)
         )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in settings.channels)
-        for weight in self.each.parameters():  # as pictures lie in memory and annotations are read; twice as fast
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
 
     def forward(self, pixels: UInt8[Tensor, "batch height width 3"]) -> Grid:
+        # Channels stay last in memory, as pictures lie and annotations are read: so a CPU convolves twice as fast.
         grid = (pixels.permute(0, 3, 1, 2).float() / 127.5).sub_(1)
         for convolution, norm in zip(self.each, self.norms, strict=True):
             grid = F.relu(norm(convolution(grid)))
