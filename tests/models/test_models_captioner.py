@@ -72,7 +72,9 @@ def test_no_picture_depends_on_its_neighbours_and_places_are_its_own() -> None:
     together, alone = model.encode(given).annotations, model.encode(given[1:2]).annotations
     torch.testing.assert_close(together[1:2], alone)
     grid = places(torch.zeros(2, 3, 5, 1))
-    assert grid[1, 0, 0].tolist() == [-4, -4] and grid[1, 2, 4].tolist() == [4, 4] and grid[1, 1, 3].tolist() == [0, 2]
+    assert (
+        grid[1, 0, 0].tolist() == [-1, -1] and grid[1, 2, 4].tolist() == [1, 1] and grid[1, 1, 3].tolist() == [0, 0.5]
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 3])

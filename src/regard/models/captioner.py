@@ -25,7 +25,6 @@ from regard.models.captioner_settings import CaptionerSettings
 from regard.models.picture_encoder import Grid, make_encoder
 
 PICTURE = "picture"
-_FAR = 4.0
 
 _QUERY_GAIN = 6.0  # an LSTM's first states are about so much smaller than an annotation
 _NORMALIZERS = {"soft": "softmax", "sample": "sample", "gumbel": "gumbel"}
@@ -169,6 +168,6 @@ class Captioner(nn.Module):
 
 
 def places(grid: Grid) -> Float[Tensor, "batch rows columns 2"]:
-    """Each cell's row and column, from −4 to 4: two numbers that weigh as much as all of a cell's features."""
-    sides = [torch.linspace(-_FAR, _FAR, count, device=grid.device, dtype=grid.dtype) for count in grid.shape[1:3]]
+    """Each cell's row and column, from −1 to 1."""
+    sides = [torch.linspace(-1, 1, count, device=grid.device, dtype=grid.dtype) for count in grid.shape[1:3]]
     return torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).expand(len(grid), -1, -1, -1)
