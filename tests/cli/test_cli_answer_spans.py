@@ -97,7 +97,7 @@ def test_evaluate_and_show(regard, trained, file, tmp_path):
     told = json.loads(regard("evaluate", trained, f"squad={file}", "--format", "json").stdout)
     assert told["questions"] == 3 and set(told["measures"]) == {"exact", "f1", "answerable"}
     shown = regard("show", trained, f"{TEXT.splitlines()[0]} Who wrote it?").stdout
-    assert "first␣word" in shown and "not an effect" in " ".join(shown.split())
+    assert "start and end pointer" in shown and "not an effect" in " ".join(shown.split())
     regard("show", trained, "--out", tmp_path / "story.html", "--lang", "zh")
     assert "逐词" in (tmp_path / "story.html").read_text(encoding="utf-8")
 
