@@ -29,3 +29,8 @@ def by_rows(
     parts = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
     made = [checkpoint(context, part, use_reentrant=False, preserve_rng_state=draws) for part in parts]
     return torch.cat(made, dim=-2)
+
+
+def some(of_pairs: Tensor | None, part: slice) -> Tensor | None:
+    """The rows of some queries, `(…, queries, keys)`; a single row serves all."""
+    return of_pairs if of_pairs is None or of_pairs.shape[-2] == 1 else of_pairs[..., part, :]
