@@ -22,7 +22,7 @@ def tiny(look: str = "sample", **others: object) -> Captioner:
         {
             "encoder": {"kind": "features", "width": 2},
             "look": look,
-            "annotation_dim": 2,
+            "annotation_dim": 4,
             "attention_dim": 2,
             "embedding_dim": 2,
             "state_dim": 2,

@@ -25,6 +25,7 @@ from regard.models.captioner_settings import CaptionerSettings
 from regard.models.picture_encoder import Grid, make_encoder
 
 PICTURE = "picture"
+_COORDINATES = 2
 
 _QUERY_GAIN = 6.0  # an LSTM's first states are about so much smaller than an annotation
 _NORMALIZERS = {"soft": "softmax", "sample": "sample", "gumbel": "gumbel"}
@@ -141,8 +142,8 @@ class Captioner(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder = make_encoder(settings.encoder)
-        self.annotate = nn.Linear(self.encoder.width + 2, settings.annotation_dim, bias=False)
-        self.norm = nn.BatchNorm1d(settings.annotation_dim)
+        self.annotate = nn.Linear(self.encoder.width, settings.annotation_dim - _COORDINATES, bias=False)
+        self.norm = nn.BatchNorm1d(settings.annotation_dim - _COORDINATES)
         self.dropout = Dropout(settings.dropout)
         self.decoder = CaptionDecoder(settings, vocabulary)
         self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
@@ -152,11 +153,11 @@ class Captioner(nn.Module):
     baseline: Float[Tensor, ""]
 
     def encode(self, pictures: Num[Tensor, "batch height width channels"]) -> Memory:
-        """Annotations: each of its cell's features and of where the cell is."""
+        """Annotations: what a cell shows, and where it is, row and column from −1 to 1."""
         grid: Grid = self.encoder(pictures)
-        placed = torch.cat([grid, places(grid)], dim=-1)
-        annotations = self.norm(self.annotate(placed.flatten(0, 2))).unflatten(0, (len(grid), -1))
-        return Memory(self.dropout(annotations), (grid.shape[1], grid.shape[2]))
+        shown = self.norm(self.annotate(grid.flatten(0, 2))).unflatten(0, grid.shape[:3])
+        annotations = torch.cat([self.dropout(shown), places(grid)], dim=-1)
+        return Memory(annotations.flatten(1, 2), (grid.shape[1], grid.shape[2]))
 
     def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
         """How surely each word belongs to the picture, told by its cells one by one: a logit.
