@@ -115,7 +115,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, then gate β · context / the sampled value", "期望，再乘门控 β / 采到的值"),
         here='Attention(score("additive", query_dim=512, key_dim=512, hidden_dim=256), normalizer="sample")',
-        later=Text("captions: image encoder, gate, REINFORCE", "图像描述：图像编码器、门控、REINFORCE"),
+        model="regard.models.captioner",
     ),
     System(
         name="pointer",
