@@ -1,7 +1,6 @@
 """One call of attend: its parts resolved and checked, the path chosen, the paths walked."""
 
-import functools
-import operator
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,18 +11,27 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Source, transformed, watched
+from regard.attention.checks import checked_bias, checked_dropout, checked_sizes
 from regard.attention.functional import dot, wide
 from regard.attention.linear import Linear, linear_attention
-from regard.attention.masks import Causal, Joined, Mask, MaskLike, Padding, Sizes, as_mask, padding
+from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask, causal, padding
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
 from regard.attention.score import Bound, DotProduct, Prepared, Score, scores
-from regard.errors import ConfigError, MaskError, ShapeError
-from regard.kernels import dispatch
+from regard.attention.seen import Seen, conjuncts, joined, seen
+from regard.errors import ConfigError, MaskError
+from regard.kernels import dispatch, rows
+from regard.kernels.blocked import blocked
+from regard.kernels.calls import is_plain
+from regard.kernels.ragged import ragged
 from regard.kernels.sdpa import fused
+from regard.kernels.windowed import windowed
 
 ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
 RefocusLike = Sequence[Callable[[Tensor], Tensor]] | Callable[[Tensor], Tensor]
+
+_LARGE = 2**16
+"""Queries × keys from which blocks are faster than all weights at once."""
 
 # Parts that `attend` was given by name: made once, and nobody else holds them. A module makes its own.
 _made: dict[tuple[str, str], Any] = {}
@@ -38,12 +46,6 @@ def as_normalizer(given: NormalizerLike) -> Normalizer:
     """A normalizer made already, or by its name a new one."""
     made: Normalizer = given if not isinstance(given, str) else _new(normalizers, given)
     return made
-
-
-def checked_dropout(dropout: float) -> float:
-    if not 0.0 <= dropout <= 1.0:
-        raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
-    return dropout
 
 
 def _new(registry: Any, name: str) -> Any:
@@ -66,6 +68,16 @@ def _once(registry: Any, given: Any) -> Any:
     return _made[registry.kind, given]
 
 
+def _name(part: Any) -> str:
+    if isinstance(part, Bound):
+        part = part.score
+    registry = scores if isinstance(part, Score) else normalizers
+    for name in registry:
+        if registry.maker(name) is type(part):
+            return name
+    return type(part).__name__
+
+
 @dataclass(frozen=True)
 class Call:
     """A checked call. Tensors are `(batch, [heads,] positions, dim)`."""
@@ -81,6 +93,7 @@ class Call:
     refocus: tuple[Callable[[Tensor], Tensor], ...]
     dropout: float
     sizes: Sizes
+    seen: Seen
 
     @staticmethod
     def of(
@@ -97,8 +110,9 @@ class Call:
         """Resolve names and check what can be checked without computing."""
         prepared = key if isinstance(key, Prepared) else None
         plain = key.key if isinstance(key, Prepared) else key
-        sizes = _sizes(query, plain, value)
+        sizes = checked_sizes(query, plain, value)
         steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
+        known = seen(None if mask is None else as_mask(mask), sizes)
         return Call(
             query,
             plain,
@@ -106,11 +120,12 @@ class Call:
             value,
             _once(scores, score),
             _once(normalizers, normalizer),
-            None if mask is None else as_mask(mask),
-            _checked_bias(bias, sizes, query.ndim),
+            known.mask,
+            checked_bias(bias, sizes, query.ndim),
             steps,
             checked_dropout(dropout),
             sizes,
+            known,
         )
 
     # --- choosing ---------------------------------------------------------------------------------------------------
@@ -127,6 +142,7 @@ class Call:
             is_dot=self.score.is_dot,
             is_linear=self._is_linear(),
             additive=self.score.in_blocks(self.query, self.sizes.keys),
+            rows=self._takes_rows(),
             normalizer=_name(normalizer),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
@@ -135,8 +151,32 @@ class Call:
             empty=0 in self.query.shape or 0 in self.key.shape,
             transformed=transformed(),
             unsafe=unsafe,
+            blocks=self._blocks(),
+            bias_learned=self._learns_bias(),
+            ragged=self._is_ragged(),
+            windowed=self._is_windowed(),
         )
         return dispatch.choose(facts), hides and (blind or unsafe)
+
+    def _blocks(self) -> bool:
+        """Whether a path whose gradients are written out may be taken, and is worth it."""
+        on_processor = self.query.device.type == "cpu" and is_plain(self.query)
+        return on_processor and self.sizes.queries * self.sizes.keys >= _LARGE
+
+    def _learns_bias(self) -> bool:
+        """Whether torch's fused kernel would refuse the bias, and there is so much that blocks are faster with gradients, too."""
+        learned = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
+        return learned and self._blocks() and self.sizes.queries * self.sizes.keys >= 16 * _LARGE
+
+    def _is_ragged(self) -> bool:
+        seen = self.seen
+        return seen.lengths is not None and seen.rest is None and seen.window is None
+
+    def _is_windowed(self) -> bool:
+        """Under a window alone, and one that hides most."""
+        seen = self.seen
+        alone = seen.rest is None and seen.lengths is None and self.bias is None
+        return alone and seen.window is not None and 4 * sum(seen.window) + 256 <= self.sizes.keys
 
     def _compared(self) -> Tensor:
         return self.key if self.prepared is None else self.prepared.projected
@@ -150,17 +190,16 @@ class Call:
             at_once: make the weights now; the context is the same either way.
         """
         choice, guarded = self.choose()
-        keep = None
-        whole = choice.path == "fused" and self._causal_square()
-        if self.mask is not None and choice.path != "linear" and (guarded or not whole):
-            keep = self.draw()
+        keep = self._drawn_for(choice.path, guarded)
         call, spoiled = self._guarded(keep) if guarded and keep is not None else (self, None)
         if choice.path == "linear":
             attended = self._linear()
-        elif choice.path == "fused":
-            attended = call._fused(keep, spoiled, causal=whole)
-        else:
+        elif choice.path == "additive" and self._takes_rows():
+            attended = call._by_rows(keep, spoiled)
+        elif choice.path in ("explicit", "additive"):
             attended = call._explicit(keep, spoiled)
+        else:
+            attended = call._dotted(choice.path, keep, spoiled)
         if torch.compiler.is_compiling() and not at_once:
             # A graph cannot carry the recipe of its weights out; what is held already may leave.
             return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
@@ -173,11 +212,25 @@ class Call:
             )
         return attended
 
+    def _drawn_for(self, path: dispatch.Path, guarded: bool) -> Tensor | None:
+        """What of the mask this path must be given as a tensor."""
+        seen = self.seen
+        if path in ("linear", "ragged", "windowed"):
+            return None
+        if path == "blocked":
+            return self._draw(seen.beside_causal)
+        if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
+            return None
+        return self.draw()
+
     def draw(self) -> Tensor | None:
         """The mask for this call, with as many axes as the scores."""
-        if self.mask is None:
+        return self._draw(self.mask)
+
+    def _draw(self, mask: Mask | None) -> Tensor | None:
+        if mask is None:
             return None
-        drawn = self.mask.draw(self.sizes, self.query.device)
+        drawn = mask.draw(self.sizes, self.query.device)
         if not torch.compiler.is_compiling() and drawn._is_view():
             # Perhaps the caller's own tensor, such as what a pointer may still choose, which the next step changes.
             drawn = drawn.clone()
@@ -194,13 +247,10 @@ class Call:
         square = self.sizes.queries == self.sizes.keys
         known = all(
             isinstance(mask, Padding) or (isinstance(mask, Causal) and (mask.anchor == "end" or square))
-            for mask in _conjuncts(self.mask)
+            for mask in conjuncts(self.mask)
         )
         summed = isinstance(self.score, Linear) and type(self.normalizer) is Sum
         return summed and known and self.bias is None and self.prepared is None
-
-    def _causal_square(self) -> bool:
-        return isinstance(self.mask, Causal) and self.sizes.queries == self.sizes.keys
 
     def _guarded(self, keep: Tensor) -> tuple["Call", Tensor]:
         clean = guarding.guard(self.query, self._compared(), self.value, keep)
@@ -251,6 +301,26 @@ class Call:
         seen = guarding.spoil(weights, spoiled, keep).to(self.query.dtype)
         return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
 
+    def _takes_rows(self) -> bool:
+        """Whether so many weights are formed for some queries at a time: none may depend on another query's."""
+        fixed = isinstance(self.score, Score) and not isinstance(self.normalizer.temperature, Tensor)
+        apart = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
+        return apart and self.sizes.queries > 1 and math.prod(self.sizes) >= rows.MANY
+
+    def _by_rows(self, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+        assert isinstance(self.score, Score)
+        ready = self._ready()
+
+        def context(part: slice) -> Tensor:
+            call = replace(self, query=self.query[..., part, :], prepared=ready, bias=rows.some(self.bias, part))
+            return call._read(call.normalizer(call._scores(), rows.some(keep, part)))
+
+        whole = rows.by_rows(context, self.sizes.queries, math.prod(self.sizes), draws=self.dropout > 0)
+        # The weights are made from the score's parameters: once these have changed they are others.
+        made_from = self.query, ready.projected, *self.score.parameters()
+        again = replace(self, prepared=ready)._scores
+        return Attended(guarding.spoil(whole, spoiled), source=self._again(again, lambda: keep, spoiled, *made_from))
+
     def _read(self, weights: Tensor) -> Tensor:
         assert self.value is not None
         value = self._for_all_heads(self.value)
@@ -260,24 +330,25 @@ class Call:
 
     def _linear(self) -> Attended:
         assert isinstance(self.score, Linear) and self.value is not None
-        masks = _conjuncts(self.mask)
+        masks = conjuncts(self.mask)
         keep = None
         for mask in masks:
             if isinstance(mask, Padding):
                 drawn = mask.draw(self.sizes, self.query.device)[:, 0, 0].expand(self.sizes.batch, -1)
                 keep = drawn if keep is None else keep & drawn
-        causal = [mask for mask in masks if isinstance(mask, Causal)]
+        lower = [mask for mask in masks if isinstance(mask, Causal)]
         context = linear_attention(
-            self.query, self.key, self.value, feature_map=self.score.feature_map, causal=bool(causal), keep=keep
+            self.query, self.key, self.value, feature_map=self.score.feature_map, causal=bool(lower), keep=keep
         )
         # The weights are made under the padding of now, whatever becomes of the caller's lengths.
         padded = [] if keep is None else [padding(keep=keep.clone())]
-        again = replace(self, mask=functools.reduce(operator.and_, [*causal, *padded]) if masks else None)
+        again = replace(self, mask=joined([*lower, *padded]))
         return Attended(
             context.to(self.query.dtype), source=self._again(self._scores, again.draw, None, self.query, self.key)
         )
 
-    def _fused(self, keep: Tensor | None, spoiled: Tensor | None, causal: bool) -> Attended:
+    def _dotted(self, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+        """A softmax of dot products, by a path that does not keep the weights."""
         assert isinstance(self.score, DotProduct) and self.value is not None
         left, right, factor = self.score.dot_form(self.query, self._ready())
         scale = factor / float(self.normalizer.temperature)
@@ -286,15 +357,31 @@ class Call:
         if not torch.is_autocast_enabled(left.device.type):
             kind = torch.promote_types(left.dtype, self.value.dtype)
             sides = left.to(kind), right.to(kind), self.value.to(kind)
-        context = fused(*sides, keep=keep, bias=bias, causal=keep is None and causal, scale=scale)
+        known = self.seen
+        if path == "blocked":
+            context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=self.dropout)
+        elif path == "ragged":
+            assert known.lengths is not None
+            context = ragged(*sides, lengths=known.lengths, bias=bias, causal=known.causal, scale=scale)
+        elif path == "windowed":
+            assert known.window is not None
+            context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
+        else:
+            context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
         context = guarding.spoil(context.to(self.query.dtype), spoiled)
-        seen = self.draw if keep is None else lambda: keep
+
+        def visible() -> Tensor | None:
+            # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
+            if known.rest is None and spoiled is None:
+                return self.draw()
+            lower = self._draw(causal()) if path == "blocked" and known.causal else None
+            return keep if lower is None else lower if keep is None else keep & lower
 
         def scores() -> Tensor:
             # From the two sides, not from the score's parameters, which an optimizer may have changed meanwhile.
             return self._biased(dot(left, self._for_all_heads(right), factor))
 
-        return Attended(context, source=self._again(scores, seen, spoiled, left, right))
+        return Attended(context, source=self._again(scores, visible, spoiled, left, right))
 
     def _again(
         self,
@@ -313,77 +400,3 @@ class Call:
             return made
 
         return Source(by(self.normalizer), by(self.normalizer.log_weights), watched(*made_from, self.bias))
-
-
-# --- checks ---------------------------------------------------------------------------------------------------------
-
-
-def _name(part: Any) -> str:
-    if isinstance(part, Bound):
-        part = part.score
-    registry = scores if isinstance(part, Score) else normalizers
-    for name in registry:
-        if registry.maker(name) is type(part):
-            return name
-    return type(part).__name__
-
-
-def _conjuncts(mask: Mask | None) -> list[Mask]:
-    """The masks that must all agree: `a & b & c` taken apart."""
-    if mask is None:
-        return []
-    if isinstance(mask, Joined) and mask.sign == "&":
-        return [*_conjuncts(mask.left), *_conjuncts(mask.right)]
-    return [mask]
-
-
-def _sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
-    given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
-    if value is not None:
-        given = f"{given}, value {tuple(value.shape)}"  # torch.compile knows formatting, not adding, of such text
-    tensors = [query, key] if value is None else [query, key, value]
-    if query.ndim not in (3, 4) or any(tensor.ndim != query.ndim for tensor in tensors):
-        raise ShapeError(
-            "expected query, key and value all (batch, positions, dim) or all (batch, heads, positions, dim); "
-            f"got {given}"
-        )
-    if any(tensor.shape[0] != query.shape[0] for tensor in tensors):
-        raise ShapeError(f"query, key and value must have one batch size; got {given}")
-    if value is not None and value.shape[:-1] != key.shape[:-1]:
-        raise ShapeError(f"key and value must agree in all axes but the last: a value for each key; got {given}")
-    if query.ndim == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1] != 0):
-        raise ShapeError(f"the number of key heads must divide the number of query heads; got {given}")
-    kinds = {tensor.dtype for tensor in tensors}
-    if not all(kind.is_floating_point for kind in kinds):
-        raise ShapeError(f"query, key and value must be floating point; got {sorted(map(str, kinds))}")
-    if len(kinds) > 1 and (torch.float64 in kinds or not torch.is_autocast_enabled(query.device.type)):
-        raise ShapeError(
-            "query, key and value must have one dtype (outside autocast, which never changes float64); "
-            f"got {sorted(map(str, kinds))}"
-        )
-    heads = query.shape[1] if query.ndim == 4 else 1
-    return Sizes(query.shape[0], heads, query.shape[-2], key.shape[-2])
-
-
-def _checked_bias(bias: Tensor | None, sizes: Sizes, axes: int) -> Tensor | None:
-    """The bias with as many axes as the scores: (queries, keys), (batch, queries, keys) or with heads, 1 = for all."""
-    if bias is None:
-        return None
-    batch, heads, queries, keys = sizes
-    if not bias.is_floating_point():
-        raise ShapeError(
-            f"bias= is added to the scores and must be floating point; it is {bias.dtype}. For a mask use mask="
-        )
-    allowed = {2: (queries, keys), 3: (batch, queries, keys), 4: (batch, heads, queries, keys)}
-    wanted = allowed.get(bias.ndim)
-    if (
-        wanted is None
-        or bias.ndim > axes
-        or any(have not in (1, want) for have, want in zip(bias.shape, wanted, strict=True))
-    ):
-        raise ShapeError(
-            f"bias has shape {tuple(bias.shape)}; expected one of {[allowed[n] for n in range(2, axes + 1)]}"
-        )
-    if bias.ndim == 2:
-        return bias.reshape((1,) * (axes - 2) + tuple(bias.shape))
-    return bias.unsqueeze(1) if bias.ndim < axes else bias

@@ -53,10 +53,11 @@ def joined(masks: list[Mask]) -> Mask | None:
 
 def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     """What is known about a mask for these sizes."""
-    square = sizes.queries == sizes.keys
-    look = sizes.queries * sizes.keys >= _LARGE and not torch.compiler.is_compiling() and not transformed()
     parts = conjuncts(mask)
-    if look:
+    traced = torch.compiler.is_compiling()
+    # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
+    square = (not traced or (len(parts) == 1 and isinstance(parts[0], Causal))) and sizes.queries == sizes.keys
+    if not traced and sizes.queries * sizes.keys >= _LARGE and not transformed():
         parts = [part for one in parts if (part := _read(one, sizes)) is not None]
     lower = [part for part in parts if square and isinstance(part, Causal)]
     beside = [part for part in parts if part not in lower]

@@ -1,9 +1,12 @@
 """A sliding window in blocks: each block of queries meets the keys of its own window, through views, not copies."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.kernels.sdpa import prepared
 
@@ -19,49 +22,109 @@ def windowed(
     right: int,
     scale: float,
 ) -> Float[Tensor, "*lead positions value_dim"]:
-    """`softmax(scale · q kᵀ) v` where query i sees the keys i − left … i + right; as many queries as keys.
+    """`softmax(scale · q kᵀ) v` where query i sees the keys i − left … i + right. Can be differentiated once.
 
     Args:
         query: what asks, `(batch, [heads,] positions, dim)`.
-        key: what is compared; its heads may divide the query's.
+        key: what is compared, as many as queries; its heads may divide the query's.
         value: what is read.
         left, right: positions seen beside the query's own.
         scale: of the products.
     """
-    headless, kind, positions = query.ndim == 3, query.dtype, query.shape[-2]
+    headless, kind = query.ndim == 3, query.dtype
     query, key, value = prepared(query, key, value)
-    share = query.shape[1] // key.shape[1]
-    rows = max(_ROWS, (left + right) // 2)
-    blocks = -(-positions // rows)
-    spare = blocks * rows - positions
-    queries = (F.pad(query, (0, 0, 0, spare)) if spare else query).unflatten(2, (blocks, rows))
-    width = rows + left + right
-
-    def windows(of: Tensor) -> Tensor:
-        """(batch, heads, positions, dim) -> (batch, heads, blocks, width, dim), overlapping."""
-        return F.pad(of, (0, 0, left, right + spare)).unfold(2, width, rows).transpose(-2, -1)
-
-    keys, values = windows(key), windows(value)
-    mask = _mask(positions, blocks, rows, left, right, query)
-    # A block stands where SDPA has a head, a head where it has an item: what all heads share has an axis of 1.
-    contexts = [
-        F.scaled_dot_product_attention(
-            asked, _for_heads(held, share), _for_heads(given, share), attn_mask=mask, scale=scale
-        )
-        for asked, held, given in zip(queries.unbind(0), keys.unbind(0), values.unbind(0), strict=True)
-    ]
-    context = torch.stack(contexts).flatten(2, 3)[:, :, :positions].to(kind)
+    if query.shape[1] != key.shape[1]:
+        share = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
+    positions, rows = query.shape[-2], max(_ROWS, (left + right) // 2)
+    cut = _Cut(positions, -(-positions // rows), rows, left, right)
+    context: Tensor = _Windowed.apply(query, key, value, cut, scale)
+    context = context.to(kind)
     return context.squeeze(1) if headless else context
 
 
-def _for_heads(rows: Tensor, share: int) -> Tensor:
-    return rows if share == 1 else rows.repeat_interleave(share, dim=0)
+class _Cut(NamedTuple):
+    """How positions are cut into blocks of queries and windows of keys."""
+
+    positions: int
+    blocks: int
+    rows: int
+    left: int
+    right: int
+
+    @property
+    def width(self) -> int:
+        return self.rows + self.left + self.right
+
+    def rows_of(self, rows: Tensor) -> Tensor:
+        """(…, positions, dim) -> (…, blocks, rows, dim)."""
+        spare = self.blocks * self.rows - self.positions
+        return (F.pad(rows, (0, 0, 0, spare)) if spare else rows).unflatten(-2, (self.blocks, self.rows))
+
+    def windows_of(self, rows: Tensor) -> Tensor:
+        """(…, positions, dim) -> (…, blocks, width, dim), overlapping."""
+        after = self.right + self.blocks * self.rows - self.positions
+        return F.pad(rows, (0, 0, self.left, after)).unfold(-2, self.width, self.rows).transpose(-2, -1)
+
+    def joined(self, windows: Tensor) -> Tensor:
+        """The sum of what all windows say of a position: (blocks, width, dim) -> (positions, dim)."""
+        shifts, dim = -(-self.width // self.rows), windows.shape[-1]
+        total = windows.new_zeros((self.blocks + shifts) * self.rows, dim)
+        for shift in range(shifts):
+            part = windows[:, shift * self.rows : (shift + 1) * self.rows]
+            place = total[shift * self.rows : (shift + self.blocks) * self.rows].view(self.blocks, self.rows, dim)
+            place[:, : part.shape[1]] += part
+        return total[self.left : self.left + self.positions]
+
+    def mask(self, like: Tensor) -> Tensor:
+        """Added to the scores, (blocks, rows, width): 0 where a query sees a key, −inf elsewhere."""
+        place = torch.arange(self.width, device=like.device)
+        offset = place - torch.arange(self.rows, device=like.device).unsqueeze(-1)
+        stands = (
+            torch.arange(0, self.blocks * self.rows, self.rows, device=like.device).unsqueeze(-1) + place - self.left
+        )
+        near = (offset >= 0) & (offset <= self.left + self.right)
+        real = (stands >= 0) & (stands < self.positions)
+        band, edges = (torch.where(each, 0.0, -torch.inf).to(like.dtype) for each in (near, real))
+        mask = band + edges.unsqueeze(1)
+        mask[-1, self.rows - (self.blocks * self.rows - self.positions) :] = 0.0  # no queries: seeing nothing is 0/0
+        return mask
 
 
-def _mask(positions: int, blocks: int, rows: int, left: int, right: int, like: Tensor) -> Tensor:
-    """Added to the scores, (1, blocks, rows, keys of a block): 0 where a query sees a key, −inf elsewhere."""
-    place = torch.arange(rows + left + right, device=like.device)
-    offset = place - torch.arange(rows, device=like.device).unsqueeze(-1)
-    stands = torch.arange(0, blocks * rows, rows, device=like.device)[:, None, None] + place - left
-    seen = (offset >= 0) & (offset <= left + right) & (stands >= 0) & (stands < positions)
-    return torch.where(seen, 0.0, -torch.inf).to(like.dtype).unsqueeze(0)
+class _Windowed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, cut: _Cut, scale: float) -> Tensor:
+        mask = cut.mask(query).unsqueeze(0)
+        # A block stands where SDPA has a head, a head where it has an item.
+        contexts = [
+            F.scaled_dot_product_attention(
+                cut.rows_of(asked), cut.windows_of(held), cut.windows_of(given), attn_mask=mask, scale=scale
+            )
+            for asked, held, given in zip(query, key, value, strict=True)
+        ]
+        context = torch.stack(contexts).flatten(2, 3)[:, :, : cut.positions]
+        ctx.save_for_backward(query, key, value, context)
+        ctx.cut, ctx.scale = cut, scale
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        cut: _Cut = ctx.cut
+        query, key, value, context = (tensor.flatten(0, 1) for tensor in ctx.saved_tensors)
+        mask = cut.mask(query)
+        slopes = [torch.empty_like(tensor) for tensor in (query, key, value)]
+        # Σ_j P_ij dP_ij = dO_i · O_i
+        through = (upstream.flatten(0, 1) * context).sum(-1, keepdim=True)
+        for head, above in enumerate(upstream.flatten(0, 1)):
+            asked, above = cut.rows_of(query[head]), cut.rows_of(above)
+            held, given = cut.windows_of(key[head]), cut.windows_of(value[head])
+            weights = torch.softmax(torch.baddbmm(mask, asked, held.mT, alpha=ctx.scale), -1)
+            slope = torch.bmm(above, given.mT).sub_(cut.rows_of(through[head])).mul_(weights).mul_(ctx.scale)
+            slopes[0][head] = torch.bmm(slope, held).flatten(0, 1)[: cut.positions]
+            slopes[1][head] = cut.joined(torch.bmm(slope.mT, asked))
+            slopes[2][head] = cut.joined(torch.bmm(weights.mT, above))
+        to_query, to_key, to_value = (
+            slope.view(tensor.shape) for slope, tensor in zip(slopes, ctx.saved_tensors, strict=False)
+        )
+        return to_query, to_key, to_value, None, None

@@ -1,0 +1,140 @@
+"""Dot-product attention beside torch's scaled_dot_product_attention as one would call it: attend chooses the path.
+
+Every row is one call, forward or with its gradients, in float32 unless it says otherwise. Both sides get the same
+tensors, and before anything is timed must give the same context (but for dropout, whose draws differ).
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import regard
+from regard import masks
+from turns import in_turns, peak_mebibytes, tell
+
+sdpa = F.scaled_dot_product_attention
+
+
+class Work(NamedTuple):
+    """One row: what it is, the inputs, and each side's call of them."""
+
+    name: str
+    inputs: list[Tensor]
+    rival: Callable[..., Tensor]
+    ours: Callable[..., Tensor]
+    backward: bool
+    compared: bool = True
+
+
+def works(positions: int, window: int) -> Iterator[Work]:
+    """All rows, with their inputs made when they are wanted.
+
+    Args:
+        positions: T of most rows; some are over twice as many.
+        window: positions that the sliding window shows before the query's own.
+    """
+    heads, width = 8, 64
+
+    def plain(length: int, batch: int = 1, dim: int = width, kind: torch.dtype = torch.float32) -> list[Tensor]:
+        torch.manual_seed(0)
+        return [torch.randn(batch, heads, length, size, dtype=torch.float32).to(kind) for size in (width, width, dim)]
+
+    def attend(**options: Any) -> Callable[..., Tensor]:
+        return lambda query, key, value, *_: regard.attend(query, key, value, **options).context
+
+    def both(name: str, *rest: Any, **named: Any) -> Iterator[Work]:
+        for backward in (False, True):
+            yield Work(f"{name}, with gradients" if backward else name, *rest, backward, **named)
+
+    short, long = positions, 2 * positions
+    yield from both(f"plain, T {short}", plain(short), sdpa, attend())
+    yield from both(f"causal, T {short}", plain(short), lambda q, k, v: sdpa(q, k, v, is_causal=True),
+                    attend(mask=masks.causal()))  # fmt: skip
+    for length in (short, long):
+        yield from both(f"dropout, T {length}", plain(length), lambda q, k, v: sdpa(q, k, v, dropout_p=0.1),
+                        attend(dropout=0.1), compared=False)  # fmt: skip
+    biased = [*plain(short), torch.randn(1, heads, short, short)]
+    yield Work(f"bias that needs a gradient, T {short}", biased, lambda q, k, v, b: sdpa(q, k, v, attn_mask=b),
+               lambda q, k, v, b: regard.attend(q, k, v, bias=b).context, False)  # fmt: skip
+    yield Work(f"bias that needs a gradient, T {short}, with gradients", biased,
+               lambda q, k, v, b: sdpa(q, k, v, attn_mask=b),
+               lambda q, k, v, b: regard.attend(q, k, v, bias=b).context, True)  # fmt: skip
+    yield from both(f"three axes, T {short}", [tensor[0] for tensor in plain(short)], sdpa, attend())
+    yield from both(f"last stride not 1, T {short}", [tensor.mT.contiguous().mT for tensor in plain(short)],
+                    sdpa, attend())  # fmt: skip
+    yield from both(f"values half as wide, T {short}", plain(short, dim=width // 2), sdpa, attend())
+    lower = torch.ones(long, long, dtype=torch.bool).tril()
+    yield from both(f"boolean lower triangle, T {long}", plain(long), lambda q, k, v: sdpa(q, k, v, attn_mask=lower),
+                    attend(mask=masks.keep(lower)))  # fmt: skip
+    everything = torch.ones(long, long, dtype=torch.bool)
+    yield Work(f"boolean mask, all true, T {long}", plain(long),
+               lambda q, k, v: sdpa(q, k, v, attn_mask=everything),
+               attend(mask=masks.keep(everything)), False)  # fmt: skip
+    for kind, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+        yield from both(f"{name}, T {short}", plain(short, kind=kind), sdpa, attend())
+    share = torch.linspace(0.1, 0.82, 8)  # 46 % full
+    lengths = (share * short).long()
+    keep = (torch.arange(short) < lengths[:, None])[:, None, None]
+    padded = lambda q, k, v: sdpa(q, k, v, attn_mask=keep)  # noqa: E731
+    yield from both(f"lengths, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.padding(lengths)))
+    causal = keep & lower[:short, :short]
+    yield from both(f"lengths and causal, T {short}", plain(short, 8),
+                    lambda q, k, v: sdpa(q, k, v, attn_mask=causal),
+                    attend(mask=masks.padding(lengths) & masks.causal()))  # fmt: skip
+    length = 8 * positions
+    offset = torch.arange(length)[:, None] - torch.arange(length)
+    near = (offset >= 0) & (offset <= window)
+    yield from both(f"window of {window}, T {length}", [tensor[:, :2] for tensor in plain(length)],
+                    lambda q, k, v: sdpa(q, k, v, attn_mask=near), attend(mask=masks.window(window, 0)))  # fmt: skip
+
+
+def sides(work: Work) -> dict[str, Callable[[], Any]]:
+    """Both calls, with gradients of everything where the row wants them."""
+    learned = work.backward or "needs a gradient" in work.name
+    inputs = [tensor.detach().requires_grad_(learned) for tensor in work.inputs]
+
+    def run(call: Callable[..., Tensor]) -> Callable[[], Any]:
+        if not work.backward:
+            return lambda: call(*inputs)
+        return lambda: torch.autograd.grad(call(*inputs).float().sum(), inputs)
+
+    if work.compared:
+        rival, ours = work.rival(*inputs).detach(), work.ours(*inputs).detach()
+        error = float((rival.float() - ours.float()).abs().max())
+        bound = 1e-5 if rival.dtype == torch.float32 else 2e-2
+        if not error < bound:
+            raise SystemExit(f"{work.name}: the two contexts differ by {error}")
+    return {"torch": run(work.rival), "regard": run(work.ours)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted")
+    parser.add_argument("--only", default="", help="the rows whose name holds this")
+    parser.add_argument("--quick", action="store_true", help="toy size, to see that it runs")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the machine's facts")
+    told = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    positions, window, rounds = (260, 16, 1) if told.quick else (512, 128, told.rounds)
+    rows = []
+    for work in works(positions, window):
+        if told.only not in work.name:
+            continue
+        pair = sides(work)
+        seconds = in_turns(pair, rounds)
+        row: dict[str, Any] = {"work": work.name}
+        for name, taken in seconds.items():
+            row[f"{name} ms"] = 1000 * taken["processor"]
+            row[f"{name} MiB"] = peak_mebibytes(pair[name])
+        row["ratio, processor"] = seconds["regard"]["processor"] / seconds["torch"]["processor"]
+        row["ratio, clock"] = seconds["regard"]["clock"] / seconds["torch"]["clock"]
+        rows.append(row)
+    tell(rows, told.json)
+
+
+if __name__ == "__main__":
+    main()
