@@ -56,7 +56,9 @@ def test_a_question_in_is_a_line_out_k8(regard, trained, file, tmp_path):
     assert [line.split("\t")[0] for line in lines] == [" ".join(one["answer"].split()) for one in told]
     path = tmp_path / "stories.txt"
     path.write_text(BABI * 2)
-    from_file = regard("answer", trained, path).stdout
+    answered = regard("answer", trained, path)
+    from_file = answered.stdout
+    assert answered.stderr.count("warning") == 1 and "4 of 4 questions have words" in answered.stderr
     assert from_file.count("\n") == 4
     assert regard("answer", trained, "-", stdin=path.read_bytes()).stdout == from_file
 

@@ -91,16 +91,18 @@ def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -
 
 
 def _point(run: Path, questions: "list[Asked]", format: str, threads: int | None) -> None:
-    """Answers of a reader that points; of a single one, where it stands is said besides."""
+    """Answers of a reader that points; of a single one it is said where it stands."""
     from regard.tasks.load import load
 
-    for number, one in enumerate(load(run, threads=threads).answer(questions), start=1):
+    answerer = load(run, threads=threads)
+    found = answerer.answer(questions)
+    for one in found:
         out(_found(one, format))
-        if len(questions) == 1 and one.span is not None:
-            before, after = one.around()
-            say(f"{before}[{' '.join(one.text.split())}]{after}")
-        for note in one.notes:
-            warn(f"question {number}: {note}")
+    if len(found) == 1 and found[0].span is not None:
+        before, after = found[0].around()
+        say(f"{before}[{' '.join(found[0].text.split())}]{after}")
+    for note in found[0].notes if len(found) == 1 else answerer.noted(questions):
+        warn(note)
 
 
 def _named(stories: str | None, story: str | None, question: str | None) -> bool:

@@ -166,6 +166,16 @@ class SpanAnswerer:
         """Whether a text is longer than any of the training may have been."""
         return len(words_in(question.text)) > self.settings.data.longest_text
 
+    def noted(self, questions: Sequence[Question]) -> list[str]:
+        """What a reader should know of many answers: each kind of note once, with how often."""
+        unread, longer = sum(bool(self.unread(one)) for one in questions), sum(map(self.is_longer, questions))
+        notes = []
+        if unread:
+            notes.append(f"{unread} of {len(questions)} questions have words that the model has never read")
+        if longer:
+            notes.append(f"{longer} of {len(questions)} texts are longer than any of the training; all were read whole")
+        return notes
+
     def _notes(self, question: Question) -> list[str]:
         notes = []
         if unread := self.unread(question):

@@ -115,7 +115,7 @@ def evaluate(answerer: SpanAnswerer, questions: list[Question]) -> Evaluation:
         baselined="looked" if facts else "exact",
         by="words",
         lengths=rows,
-        notes=_noted(answerer, questions),
+        notes=answerer.noted(questions),
     )
 
 
@@ -128,16 +128,6 @@ def _guessed(question: Question) -> float:
     words = Counter(" ".join(counted(word.text)) for word in words_in(question.text))
     right = {" ".join(counted(one)) for one in _right(question)}
     return sum(words[one] for one in right) / words.total()
-
-
-def _noted(answerer: SpanAnswerer, questions: list[Question]) -> list[str]:
-    unread, longer = (sum(map(one, questions)) for one in (lambda one: bool(answerer.unread(one)), answerer.is_longer))
-    notes = []
-    if unread:
-        notes.append(f"{unread} questions have words that the model has never read")
-    if longer:
-        notes.append(f"{longer} questions are about longer texts than any of the training; all of them were read whole")
-    return notes
 
 
 def _view(answerer: SpanAnswerer, text: str | None, *, language: str = "en") -> View:
