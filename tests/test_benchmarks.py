@@ -20,7 +20,7 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
     torch.set_num_threads(threads)
-    for name in ("train", "translate", "joey", "additive", "turns"):
+    for name in ("train", "translate", "joey", "additive", "dot", "turns"):
         sys.modules.pop(name, None)
 
 
@@ -83,6 +83,25 @@ def test_additive_attention_that_differs_is_not_compared(benchmarks, monkeypatch
     monkeypatch.setattr(additive, "broadcast", lambda *given: 1.01 * right(*given))
     with pytest.raises(SystemExit, match="differ"):
         additive.main(["--quick", "--no-memory"])
+
+
+def test_dot_products_beside_torch(benchmarks, capsys):
+    """A row a way, once both sides have given one context."""
+    import dot
+
+    dot.main(["--quick", "--json", "--only", "lengths and causal"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["work"] for row in rows] == ["lengths and causal, T 260", "lengths and causal, T 260, with gradients"]
+    assert all(row["ratio, processor"] > 0 and row["torch ms"] > 0 for row in rows)
+
+
+def test_dot_products_that_differ_are_not_compared(benchmarks, monkeypatch):
+    import dot
+
+    right = dot.sdpa
+    monkeypatch.setattr(dot, "sdpa", lambda *given, **named: 1.01 * right(*given, **named))
+    with pytest.raises(SystemExit, match="the two contexts differ"):
+        dot.main(["--quick", "--only", "lengths and causal"])
 
 
 def test_turns_are_taken_in_both_orders(benchmarks):

@@ -164,7 +164,7 @@ class Call:
         return on_processor and self.sizes.queries * self.sizes.keys >= _LARGE
 
     def _learns_bias(self) -> bool:
-        """Whether torch's fused kernel would refuse the bias, and there is so much that blocks are faster with gradients, too."""
+        """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""
         learned = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
         return learned and self._blocks() and self.sizes.queries * self.sizes.keys >= 16 * _LARGE
 
