@@ -142,8 +142,8 @@ class Captioner(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder = make_encoder(settings.encoder)
-        self.annotate = nn.Linear(self.encoder.width, settings.annotation_dim - _COORDINATES, bias=False)
-        self.norm = nn.BatchNorm1d(settings.annotation_dim - _COORDINATES)
+        self.annotate = nn.Linear(self.encoder.width + _COORDINATES, settings.annotation_dim, bias=False)
+        self.norm = nn.BatchNorm1d(settings.annotation_dim)
         self.dropout = Dropout(settings.dropout)
         self.decoder = CaptionDecoder(settings, vocabulary)
         self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
@@ -153,11 +153,11 @@ class Captioner(nn.Module):
     baseline: Float[Tensor, ""]
 
     def encode(self, pictures: Num[Tensor, "batch height width channels"]) -> Memory:
-        """Annotations: what a cell shows, and where it is, row and column from −1 to 1."""
+        """Annotations: each of its cell's features and of where the cell is."""
         grid: Grid = self.encoder(pictures)
-        shown = self.norm(self.annotate(grid.flatten(0, 2))).unflatten(0, grid.shape[:3])
-        annotations = torch.cat([self.dropout(shown), places(grid)], dim=-1)
-        return Memory(annotations.flatten(1, 2), (grid.shape[1], grid.shape[2]))
+        placed = torch.cat([grid, places(grid)], dim=-1)
+        annotations = self.norm(self.annotate(placed.flatten(0, 2))).unflatten(0, (len(grid), -1))
+        return Memory(self.dropout(annotations), (grid.shape[1], grid.shape[2]))
 
     def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
         """How surely each word belongs to the picture, told by its cells one by one: a logit.

@@ -74,9 +74,7 @@ class CaptionerSettings(BaseModel):
     at_use: Literal["largest", "drawn"] = Field(
         default="largest", description="What hard attention looks at in use: the likeliest cell, or one that is drawn."
     )
-    annotation_dim: int = Field(
-        default=128, ge=3, description="Width of a cell's annotation, D; the last two numbers are its place."
-    )
+    annotation_dim: int = Field(default=128, ge=1, description="Width of a cell's annotation, D.")
     attention_dim: int = Field(default=64, ge=1, description="Width of the scores' hidden layer.")
     embedding_dim: int = Field(default=64, ge=1, description="Width of a word's vector, m.")
     state_dim: int = Field(default=128, ge=1, description="Width of the LSTM, n.")
