@@ -58,8 +58,8 @@ def attend(
         ConfigError: an unknown part, or the name of a part that has parameters.
 
     Double backward and forward-mode derivatives: the explicit path has them; the other paths are left by
-    themselves inside vmap and jvp. For double backward give `refocus=[lambda weights: weights]`: the paths "blocked" and
-    "windowed" of large calls say that they have none, nor has torch's fused kernel.
+    themselves inside vmap and jvp. For double backward give `refocus=[lambda weights: weights]`: the paths "blocked"
+    and "windowed" of large calls say that they have none, nor has torch's fused kernel.
     """
     return Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout).walk(at_once=weights)
 
