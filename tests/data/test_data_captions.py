@@ -38,7 +38,8 @@ def test_a_batch_is_read_with_a_begin_and_said_with_an_end() -> None:
     assert len(batch) == 2 and batch.pictures.shape == (2, 5, 5, 3)
 
 
-def test_shorter_and_longer_captions_are_stepped_through_apart() -> None:
+def test_shorter_and_longer_captions_are_stepped_through_apart(monkeypatch) -> None:
+    monkeypatch.setattr("regard.data.captions._TOGETHER", 2)
     words: list[list[int]] = [[4] * 6, [4], [4] * 3, [], [4] * 2]
     batch = CaptionBatch.of([np.zeros((5, 5, 3), np.uint8)] * 5, words)
     assert [(rows.tolist(), steps) for rows, steps in batch.by_length()] == [([3, 1, 4], 3), ([2, 0], 7)]

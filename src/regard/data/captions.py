@@ -18,6 +18,9 @@ from regard.errors import DataError
 UNTOLD = -100
 """The target of a place behind the end."""
 
+_TOGETHER = 32
+"""Rows of a part: 16 in two halves took a third longer than in one."""
+
 
 @dataclass(frozen=True)
 class CaptionBatch:
@@ -46,14 +49,15 @@ class CaptionBatch:
         )
 
     def by_length(self) -> list[tuple[Int[Tensor, " rows"], int]]:
-        """The half of the rows with shorter captions and the half with longer ones, and the steps of each.
+        """The rows from those with the shortest caption on, some `_TOGETHER` at a time, and the steps of each part.
 
-        A decoder that steps through them by themselves computes little behind a short caption's end.
+        A decoder that steps through them by themselves computes little behind a short caption's end; a step of fewer
+        rows takes hardly less time.
         """
         lengths, order = (self.words_out != UNTOLD).sum(1).sort(stable=True)
-        halves = (part for part in order.tensor_split(2) if len(part))
-        ends = (part for part in lengths.tensor_split(2) if len(part))
-        return [(rows, int(steps[-1])) for rows, steps in zip(halves, ends, strict=True)]
+        parts = max(1, len(order) // _TOGETHER)
+        each = zip(order.tensor_split(parts), lengths.tensor_split(parts), strict=True)
+        return [(rows, int(steps[-1])) for rows, steps in each]
 
     @staticmethod
     def of(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> "CaptionBatch":
