@@ -153,7 +153,7 @@ class Call:
             unsafe=unsafe,
             blocks=self._blocks(),
             bias_learned=self._learns_bias(),
-            ragged=self._is_ragged(),
+            ragged=self.seen.ragged,
             windowed=self._is_windowed(),
         )
         return dispatch.choose(facts), hides and (blind or unsafe)
@@ -167,10 +167,6 @@ class Call:
         """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""
         learned = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
         return learned and self._blocks() and self.sizes.queries * self.sizes.keys >= 16 * _LARGE
-
-    def _is_ragged(self) -> bool:
-        seen = self.seen
-        return seen.lengths is not None and seen.rest is None and seen.window is None
 
     def _is_windowed(self) -> bool:
         """Under a window alone, and one that hides most."""
@@ -337,9 +333,8 @@ class Call:
                 drawn = mask.draw(self.sizes, self.query.device)[:, 0, 0].expand(self.sizes.batch, -1)
                 keep = drawn if keep is None else keep & drawn
         lower = [mask for mask in masks if isinstance(mask, Causal)]
-        context = linear_attention(
-            self.query, self.key, self.value, feature_map=self.score.feature_map, causal=bool(lower), keep=keep
-        )
+        three, phi = (self.query, self.key, self.value), self.score.feature_map
+        context = linear_attention(*three, feature_map=phi, causal=bool(lower), keep=keep)
         # The weights are made under the padding of now, whatever becomes of the caller's lengths.
         padded = [] if keep is None else [padding(keep=keep.clone())]
         again = replace(self, mask=joined([*lower, *padded]))
@@ -351,8 +346,8 @@ class Call:
         """A softmax of dot products, by a path that does not keep the weights."""
         assert isinstance(self.score, DotProduct) and self.value is not None
         left, right, factor = self.score.dot_form(self.query, self._ready())
-        scale = factor / float(self.normalizer.temperature)
-        bias = self.bias if self.bias is None else wide(self.bias) / float(self.normalizer.temperature)
+        temperature = float(self.normalizer.temperature)
+        scale, bias = factor / temperature, None if self.bias is None else wide(self.bias) / temperature
         sides = left, right, self.value
         if not torch.is_autocast_enabled(left.device.type):
             kind = torch.promote_types(left.dtype, self.value.dtype)
@@ -378,7 +373,7 @@ class Call:
             return keep if lower is None else lower if keep is None else keep & lower
 
         def scores() -> Tensor:
-            # From the two sides, not from the score's parameters, which an optimizer may have changed meanwhile.
+            # From the two sides: an optimizer may have changed the score's parameters meanwhile.
             return self._biased(dot(left, self._for_all_heads(right), factor))
 
         return Attended(context, source=self._again(scores, visible, spoiled, left, right))

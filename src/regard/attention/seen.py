@@ -36,6 +36,11 @@ class Seen(NamedTuple):
     beside_causal: Mask | None
     mask: Mask | None
 
+    @property
+    def ragged(self) -> bool:
+        """Whether all that it hides, but for what is causal, is behind each item's own keys."""
+        return self.lengths is not None and self.rest is None and self.window is None
+
 
 def conjuncts(mask: Mask | None) -> list[Mask]:
     """The masks that must all agree: `a & b & c` taken apart."""

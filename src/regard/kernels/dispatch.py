@@ -71,7 +71,7 @@ def choose(facts: Facts) -> Choice:
     if facts.refocused:
         against.append("refocus= changes the weights after they are normalised")
     if facts.dropout > 0 and not facts.blocks:
-        against.append("dropout= is above 0 and there are few positions, or the call is not a plain one on a processor")
+        against.append("dropout= is above 0, which only plain calls of many positions on a processor take in blocks")
     if facts.empty:
         against.append("an axis has size 0")
     if facts.transformed:

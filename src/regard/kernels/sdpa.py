@@ -71,9 +71,9 @@ def _side_by_side(rows: Tensor) -> Tensor:
 
 def _of_one_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Values as wide as keys, with zeros, where a processor's fused kernel asks for it and it pays."""
-    narrow, wide = sorted((query.shape[-1], value.shape[-1]))
-    if narrow == wide or query.device.type != "cpu" or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or query.device.type != "cpu" or query.shape[-1] == value.shape[-1]:
         return query, key, value
+    narrow, wide = sorted((query.shape[-1], value.shape[-1]))
     if query.shape[-2] * key.shape[-2] < 2**14 or wide > 4 * narrow:
         return query, key, value
     if value.shape[-1] == narrow:
