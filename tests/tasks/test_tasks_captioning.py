@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from regard.data.images.source import pictures
 from regard.errors import ConfigError, DataError, RunError
@@ -155,6 +157,23 @@ def test_hard_attention_begins_with_a_soft_run(run: Path, tmp_path: Path) -> Non
     unnamed = check(CaptioningSettings, {**hard, "start_from": "${data}"})
     with pytest.raises(ConfigError, match="--data RUN"):
         TASK.model(unnamed, prepared)
+
+
+def test_a_backbone_has_the_weights_of_its_file_and_keeps_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def network(name: str) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 5, 4, stride=8))
+
+    monkeypatch.setattr("regard.models.backbone._network", network)
+    weights = network("").state_dict()
+    save_file(weights, tmp_path / "net.safetensors")
+    encoder = {"kind": "backbone", "name": "torchvision:net", "weights": str(tmp_path / "net.safetensors")}
+    settings = check(CaptioningSettings, {**TINY, "model": {**TINY["model"], "encoder": encoder}})
+    begun = TASK.model(settings, TASK.data(settings, None, lambda line: None))
+    assert torch.equal(begun.encoder.network[0].weight, weights["0.weight"])
+    fit(settings, tmp_path / "run", progress="silent")
+    (tmp_path / "net.safetensors").unlink()  # a run that is trained holds all of its weights
+    kept = load_captioner(tmp_path / "run").model.encoder.network[0]
+    assert torch.equal(kept.weight, weights["0.weight"]) and torch.equal(kept.bias, weights["0.bias"])
 
 
 def folder_of(tmp_path: Path) -> dict[str, Any]:

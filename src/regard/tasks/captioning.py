@@ -16,7 +16,9 @@ from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
+from regard.models.backbone import load_backbone
 from regard.models.captioner import Captioner
+from regard.models.captioner_settings import Backbone
 from regard.tasks.captioner import PictureCaptioner, Seen, begin_from, build, load_captioner, pictures_of
 from regard.tasks.captioning_learning import from_captions, of_words
 from regard.tasks.captioning_measures import Judged, judge
@@ -78,7 +80,9 @@ def _texts(settings: CaptioningSettings, training: Pictures) -> Iterator[str]:
 
 
 def _model(settings: CaptioningSettings, prepared: Captions) -> Captioner:
-    model = build(settings, len(prepared.tokenizer))
+    model, encoder = build(settings, len(prepared.tokenizer)), settings.model.encoder
+    if isinstance(encoder, Backbone) and encoder.weights is not None:
+        load_backbone(model.encoder, encoder.weights)
     if settings.start_from is not None:
         begin_from(settings.start_from, model, prepared.tokenizer)
     return model
