@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import regard
 from reference.attention import plain_attend, score_of_pair
 from regard.attention.attend import attend, explain
-from regard.attention.functional import weigh_pairs
+from regard.attention.functional import additive_pairs, weigh_pairs
 from regard.kernels import additive, compiler
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
@@ -77,6 +77,28 @@ def test_first_and_second_derivatives(loop, queries):
         assert torch.autograd.gradgradcheck(scores, made, fast_mode=True)
 
 
+@pytest.mark.parametrize("constant", (0, 1, 2))
+def test_second_derivatives_where_a_side_is_constant(loop, constant):
+    """Frozen keys, or a frozen vector, have no gradient, and hinder no other one's."""
+    made = sides(2, 3, 5, 7)
+    made[constant] = made[constant].detach()
+
+    def scores(*given):
+        return additive.additive_scores(*given, formula)
+
+    assert torch.autograd.gradcheck(scores, made, fast_mode=True)
+    assert torch.autograd.gradgradcheck(scores, made, fast_mode=True)
+
+
+def test_mixed_types_are_left_to_torch(loop):
+    """The loop reads memory by one type: of another one it would read nonsense."""
+    query, key, vector = (side.detach() for side in sides(2, 3, 5, 7))
+    mixed = additive_pairs(query, key.float(), vector)
+    torch.testing.assert_close(mixed, additive_pairs(query, key.float().double(), vector))
+    with pytest.raises(RuntimeError, match="dtype"):
+        additive_pairs(query, key, vector.float())
+
+
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
 def test_any_numbers_are_as_exact_as_tanh(loop, dtype):
     """To 1e4 on one side, on both, cancelling, and infinite ones; what is NaN stays NaN, and alone."""
@@ -100,7 +122,10 @@ def test_any_numbers_are_as_exact_as_tanh(loop, dtype):
         assert ((ours - summed.tanh()).abs() <= bound + 4 * rounding * slope).all()
         found = torch.autograd.grad(ours.sum(), (query, key))
         for ours_to, theirs in zip(found, (slope.sum(1), slope.sum(0)), strict=True):
-            assert (ours_to.flatten() - theirs).abs().max() <= 1e-3 * len(line) if rounding.max() > 1e-4 else 1e-6
+            allowed = 1e-3 * len(line) if rounding.max() > 1e-4 else 1e-6
+            assert (ours_to.flatten() - theirs).abs().max() <= allowed
+    largest = torch.tensor([1.0, -1.0], dtype=dtype).mul(torch.finfo(dtype).max).view(1, 2, 1)
+    assert additive.additive_scores(largest, largest, vector, formula).tolist() == [[[1, 0], [0, -1]]]
     query = torch.tensor([0.5, torch.nan, 0.25], dtype=dtype).view(1, 3, 1)
     scores = additive.additive_scores(query, torch.ones(1, 2, 1, dtype=dtype), vector, formula)[0]
     assert scores.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2]
@@ -256,6 +281,22 @@ def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypat
     assert told.path == "additive"
     assert "could not be built" in str(told)
     assert [path.name for path in (tmp_path / "regard").iterdir()] == []
+
+
+def test_nothing_is_run_that_others_may_have_written(fresh, monkeypatch, tmp_path):
+    """A cache that all can write to, or one beside the work at hand, could hold anybody's code."""
+    (tmp_path / "regard").mkdir()
+    (tmp_path / "regard").chmod(0o777)
+    monkeypatch.setenv("CXX", "true")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.warns(RuntimeWarning, match="others can write to"):
+        assert compiler.library() is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # no absolute path: its specification leaves it out
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compiler._folder() == tmp_path / ".cache" / "regard"
+    monkeypatch.setenv("HOME", "here")
+    with pytest.raises(OSError, match="no home folder"):
+        compiler._folder()
 
 
 @needs_compiler

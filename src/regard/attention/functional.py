@@ -65,12 +65,17 @@ def additive_pairs(
         vector: v.
         prepared: these keys serve many calls.
     """
-    if query.is_meta or not pairs.serves(query, query.numel() * key.shape[-2]):
+    if query.is_meta or not pairs.serves(query, query.numel() * key.shape[-2]) or not _are_alike(query, key, vector):
         return _additive_formula(query, key, vector)
     with full_precision(query):
         if key.shape[:-2] != query.shape[:-2]:
             key = key.expand(*query.shape[:-2], *key.shape[-2:])
         return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
+
+
+def _are_alike(*tensors: Tensor) -> bool:
+    """Of one device and, once widened, of one type: what else they may be, torch's own operations judge."""
+    return len({(one.device, torch.promote_types(one.dtype, torch.float32)) for one in tensors}) == 1
 
 
 def _additive_formula(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ class Sides(NamedTuple):
     """What the pairs are made from.
 
     Attributes:
-        query: `e^(−2a)`, `(items, queries, hidden)`, or `−2a` where `exponential` is false.
-        key: `e^(−2b)`, `(items, keys, hidden)`, or `−2b`.
+        query: `e^(−2a)`, `(items, queries, hidden)`, or a where `exponential` is false.
+        key: `e^(−2b)`, `(items, keys, hidden)`, or b.
         exponential: whether products may be taken.
     """
 
@@ -114,7 +114,9 @@ class _Scores(torch.autograd.Function):
         query, key, vector, query_side, key_side = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             scores = ctx.formula(query, key, vector)
-            return *torch.autograd.grad(scores, (query, key, vector), given, create_graph=True), None, None
+            wanted = [one for one in (query, key, vector) if one.requires_grad]
+            found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
+            return *(next(found) if one.requires_grad else None for one in (query, key, vector)), None, None
         sides = Sides(query_side, key_side, ctx.exponential)
         given = given.contiguous()
         into_query, into_key, into_vector = (
@@ -163,7 +165,7 @@ def _blocks(sides: Sides) -> Iterator[tuple[tuple[slice, slice, slice], Tensor]]
                 if sides.exponential:
                     torch.addcmul(one, left, right, out=ratio).reciprocal_()
                 else:
-                    torch.add(left, right, out=ratio).neg_().sigmoid_()
+                    torch.add(left, right, out=ratio).mul_(2).sigmoid_()
                 yield at, ratio
 
 
@@ -185,7 +187,7 @@ def _sides(query: Tensor, key: Tensor, prepared: bool) -> Sides:
         if narrow is not None:
             other = _exponential(there + middle, cut)
             return Sides(narrow, other, True) if swapped else Sides(other, narrow, True)
-    return Sides(query * -2, key * -2, False)
+    return Sides(query, key, False)  # not doubled: the largest numbers may yet cancel
 
 
 def _narrow(side: Tensor, reach: float) -> Tensor | None:

@@ -10,6 +10,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import warnings
@@ -38,13 +39,13 @@ def compiler() -> list[str] | None:
 
 def how() -> str:
     """In words, how loops are run here; the first question builds them."""
+    if library() is not None:
+        return "by a compiled loop"
     if os.environ.get(SWITCH) == "0":
         return f"by torch's own calls, since {SWITCH}=0"
     if compiler() is None:
         return "by torch's own calls, since no C++ compiler is here"
-    if library() is None:
-        return "by torch's own calls, since the compiled loop could not be built"
-    return "by a compiled loop"
+    return "by torch's own calls, since the compiled loop could not be built"
 
 
 @functools.cache
@@ -62,9 +63,10 @@ def library() -> ctypes.CDLL | None:
                 file=sys.stderr,
             )
             _build(source, command, built)
+        _refuse_of_others(built)
         return ctypes.CDLL(os.fspath(built))
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
+        said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or str(error)
         warnings.warn(
             f"additive attention takes the slower path: its loop could not be built by {shlex.join(command)}: "
             f"{said.strip()[:500]}. Name another compiler in CXX, or set {SWITCH}=0 to try no more",
@@ -75,8 +77,23 @@ def library() -> ctypes.CDLL | None:
 
 
 def _folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(cache) / "regard"
+    """Where built loops are kept, by no means in the folder in which somebody happens to stand."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = (cache if cache.is_absolute() else Path(os.path.expanduser("~"), ".cache")) / "regard"
+    if not folder.is_absolute():
+        raise OSError("there is no home folder to keep it in; name a folder in XDG_CACHE_HOME")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _refuse_of_others(folder)
+    return folder
+
+
+def _refuse_of_others(path: Path) -> None:
+    """What lies there is run, so nobody else may have put it there (but the administrator)."""
+    if os.name != "posix":
+        return
+    found = path.stat()
+    if found.st_uid not in (0, os.getuid()) or (path.is_dir() and found.st_mode & stat.S_IWOTH):
+        raise PermissionError(f"others can write to {path}; name a folder of your own in XDG_CACHE_HOME")
 
 
 def _tag(source: Path, command: list[str]) -> str:
@@ -96,6 +113,6 @@ def _build(source: Path, command: list[str], built: Path) -> None:
                 [*command, *_COMPILE, os.fspath(source), "-o", os.fspath(object_file)],
                 [*command, *_LINK, os.fspath(object_file), "-o", os.fspath(temporary)],
             ):
-                subprocess.run(step, check=True, capture_output=True, text=True, timeout=_SECONDS)
+                subprocess.run(step, check=True, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
         finally:
             object_file.unlink(missing_ok=True)
