@@ -129,6 +129,14 @@ def test_ragged(lengths, causal):
     assert_same(ours, theirs, [query, key, value, bias])
 
 
+def test_where_no_item_has_a_key_0_is_read_and_can_be_differentiated():
+    query, key, value = tensors()
+    context = ragged(query, key, value, lengths=(0, 0), bias=None, causal=False, scale=1.0)
+    assert context.shape == (BATCH, HEADS, QUERIES, VALUE_WIDTH) and (context == 0).all()
+    grads = torch.autograd.grad(context.sum(), (query, key, value), materialize_grads=True)
+    assert all((grad == 0).all() for grad in grads)
+
+
 @pytest.mark.parametrize(("left", "right"), ((3, 0), (1, 2), (0, 0), (11, 2)))
 def test_windowed(monkeypatch, left, right):
     """More blocks than one, the last one shorter; also a window beyond all keys."""

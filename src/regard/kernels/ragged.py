@@ -36,7 +36,8 @@ def ragged(
     items = zip(query.split(1), key.split(1), value.split(1), lengths, strict=True)
     for number, (asked, held, given, length) in enumerate(items):
         if length == 0:
-            contexts.append(asked.new_zeros(*asked.shape[:-1], given.shape[-1]))
+            nothing = asked[..., :0].sum(-1, keepdim=True)  # 0, but with a way back: its gradient is 0
+            contexts.append(nothing.expand(*asked.shape[:-1], given.shape[-1]))
             continue
         own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]
         # Causal: the first queries see what is before them, those beyond the length see all.
