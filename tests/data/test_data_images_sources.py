@@ -62,6 +62,11 @@ def test_a_folder_in_parts(tmp_path):
         ({"filename": "a.png", "split": "train", "sentences": [{"tokens": "x"}]}, "sentence 1"),
         ({"filename": "a.png", "split": "train", "sentences": ["x"]}, "sentence 1"),
         ({"filename": "a.png", "filepath": 3, "split": "train", "sentences": [{"raw": "x"}]}, '"filepath", a text'),
+        (
+            {"filename": "a.png", "filepath": "../..", "split": "train", "sentences": [{"raw": "x"}]},
+            r"image 1: '\.\./\.\./a\.png' leads out of the folder",
+        ),
+        ({"filename": "/a.png", "split": "train", "sentences": [{"raw": "x"}]}, "'/a.png' leads out of the folder"),
     ],
 )
 def test_what_a_file_of_captions_must_say(tmp_path, entry, message):

@@ -43,7 +43,6 @@ class Captioned(NamedTuple):
 
 
 @runtime_checkable
-@runtime_checkable
 class Pictures(Protocol):
     """A source: picture n is the same one whenever it is asked for, made or read on demand.
 

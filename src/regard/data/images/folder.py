@@ -68,7 +68,10 @@ def _entry(entry: dict[str, Any], folder: Path, place: str) -> tuple[Part, _Entr
     if not isinstance(sentences, list) or not sentences:
         raise DataError(f'{place} ({name}): expected "sentences", a list of one or more')
     captions = tuple(_sentence(one, f"{place} ({name}), sentence {at + 1}") for at, one in enumerate(sentences))
-    return SPLITS[split], _Entry(folder / below / name, captions)
+    inside = Path(below, name)
+    if inside.anchor or ".." in inside.parts:
+        raise DataError(f"{place}: {str(inside)!r} leads out of the folder of the pictures; name files within it")
+    return SPLITS[split], _Entry(folder / inside, captions)
 
 
 def _text(entry: dict[str, Any], field: str, place: str) -> str:
