@@ -171,7 +171,7 @@ def test_hostile_words_change_nothing_b45(tmp_path):
     assert not any(line[0].startswith(("=", "+", "-", "@")) for line in blocks if line)
 
 
-def test_files_keep_grids_pictures_and_boxes():
+def test_files_keep_grids_pictures_and_boxes(monkeypatch):
     other = Overlay.on(IMAGE[::-1], [[0.1, math.nan]], "other")
     view = View(
         "looking", "all", [overlay(boxes=[(1.0, 2.0, 3.0, 4.0)]), overlay("again"), other, Matrix([[1]], ["r"], ["c"])]
@@ -188,6 +188,9 @@ def test_files_keep_grids_pictures_and_boxes():
     for damaged in ({"images": ["!"]}, {"images": ["QUJD"]}, {"images": [3]}, {"images": []}):
         with pytest.raises(DataError, match="damaged"):
             from_json(json.dumps(content | damaged))
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 20)  # of 54: a bomb
+    with pytest.raises(DataError, match="damaged.*bomb"):
+        from_json(written)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 300, 3), (300, 1, 3)])
