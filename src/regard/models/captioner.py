@@ -2,7 +2,7 @@
 
 picture ── encoder ── a_1 … a_L, a cell of the grid each ── mean ── two MLPs ── h_0, c_0
 h_{t−1} ── e_ti = vᵀ tanh(W a_i + U h_{t−1}) ── softmax: α_t (eq. 4, 5) ── ẑ_t = β_t φ(a, α_t), β_t = σ(f_β(h_{t−1}))
-[E y_{t−1}; ẑ_t] ── LSTM ── h_t (eq. 1–3) ── p(y_t) ∝ exp L_o(E y_{t−1} + L_h h_t + L_z ẑ_t) (eq. 7)
+[E y_{t−1}; ẑ_t] ── LSTM ── h_t (eq. 1–3) ── p(y_t) ∝ exp L_o tanh(E y_{t−1} + L_h h_t + L_z ẑ_t) (eq. 7, without tanh)
 
 φ is the mean under α (soft, eq. 13) or the one cell that is drawn from it (hard, eq. 8, 9). What hard attention learns
 from is `captioner_learning`.
