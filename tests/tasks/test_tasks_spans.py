@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from regard.data import question_batches
 from regard.data.questions import Given, Question, question_of, sentences_in
 from regard.errors import ConfigError, DataError
 from regard.tasks import reading, span_answerer, span_reading
@@ -69,6 +70,20 @@ def answerer(run):
     return load(run)
 
 
+def test_questions_held_out_that_no_training_could_answer_do_not_choose_the_weights(tmp_path):
+    """A reader that never had a question without an answer cannot say that there is none: infinite loss."""
+    contexts = {
+        "Ben lives in Rome.": [("Where does Ben live?", "Rome")],
+        "Anna lives in Bern.": [("Where does Anna live?", "Bern"), ("Where does Carl live?", None)],
+    }
+    (tmp_path / "few.json").write_text(json.dumps(squad(contexts)), encoding="utf-8")
+    settings, said = check(ReadingSettings, of(tmp_path / "few.json")), []
+    prepared = prepare(settings, None, said.append)
+    assert "1 of 2 questions that are held out have no answer" in said[0]
+    model = span_reading.SPANS.model(settings, prepared).eval()
+    assert 0 < span_reading.SPANS.metrics(settings, prepared)(model)["loss"] < 10
+
+
 def test_a_run_is_trained_kept_and_loaded(run, answerer, file):
     assert {path.name for path in (run / "tokenizers").iterdir()} == {"words.json", "spans.json"}
     assert isinstance(answerer, span_answerer.SpanAnswerer) and answerer.known.nothing
@@ -96,7 +111,7 @@ def test_made_stories_are_pointed_at(tmp_path):
 def test_b28_answers_are_in_order_and_batch_mates_change_none(answerer, file, monkeypatch):
     questions = [question_of(text, asked) for text, rows in CONTEXTS.items() for asked, _ in rows]
     together = answerer.answer(questions)
-    monkeypatch.setattr(span_answerer, "_TOGETHER", 1)
+    monkeypatch.setattr(question_batches, "TOGETHER", 1)
     for one, other in zip(together, answerer.answer(questions), strict=True):
         assert one.question is other.question and (one.text, one.span) == (other.text, other.span)
         assert one.probability == pytest.approx(other.probability, rel=1e-4)

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from regard.data.babi import read_stories
-from regard.data.question_batches import Encoder, QuestionBatch, QuestionBatches
+from regard.data.question_batches import NOWHERE, Encoded, Encoder, QuestionBatch, QuestionBatches
 from regard.data.questions import Question, questions_of, words_in
 from regard.data.squad import read_squad
 from regard.data.stories import made_stories, made_story
@@ -102,6 +102,8 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
         lengths = [len(words_in(one.text)) for one in kept]
         batches = QuestionBatches(lambda at: encode(kept[at]), len(kept), data.batch, settings.seed, lengths)
     held = sorted(map(encode, held_out(settings)), key=lambda one: len(one.text))
+    if not known.nothing:
+        held = _possible(held, say)
     if not any(one.spans for one in held):
         raise DataError(
             f"no question that is held out has an answer of {model.longest} words or fewer to choose the best weights "
@@ -133,6 +135,17 @@ def _usable(
     if within := sum(_cuts_words(one) for one in kept):
         say(f"the answers to {within} questions begin or end within a word; the whole words are learned")
     return kept
+
+
+def _possible(held: list[Encoded], say: Callable[[str], None]) -> list[Encoded]:
+    """Questions without an answer as if nothing were told of them: a reader that had none cannot say so."""
+    without = sum(NOWHERE in one.spans for one in held)
+    if without:
+        say(
+            f"{without} of {len(held)} questions that are held out have no answer, and training has none such: they do "
+            "not count when the best weights are chosen"
+        )
+    return [one._replace(spans=[]) if NOWHERE in one.spans else one for one in held]
 
 
 def _cuts_words(question: Question) -> bool:
