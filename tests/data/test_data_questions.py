@@ -1,11 +1,12 @@
 """Questions whose answers stand in a text: places of words and sentences, bAbI's stories, SQuAD's files, batches."""
 
 import json
+import time
 
 import pytest
 
 from regard.data.babi import Line, Story, read_stories
-from regard.data.question_batches import NOWHERE, Encoder, QuestionBatch, QuestionBatches
+from regard.data.question_batches import NOWHERE, Encoder, QuestionBatch, QuestionBatches, read_length, together
 from regard.data.questions import Given, Question, question_of, questions_of, sentences_in, span_of, words_in
 from regard.data.squad import read_squad
 from regard.data.word_features import WordFeatures
@@ -227,6 +228,14 @@ def test_a_batch_pads_with_nothing():
     ]
 
 
+def test_a_long_row_of_marks_is_gone_through_once():
+    """A text of 200,000 dots took minutes, since each was tried as the one that ends the sentence (B32's kind)."""
+    marks = "." * 200_000
+    began = time.process_time()
+    assert sentences_in(f"{marks}a b. c") == ((0, 200_004), (200_005, 200_006))
+    assert time.process_time() - began < 2
+
+
 def test_each_question_comes_once_an_epoch_with_others_of_its_length():
     lengths = [7, 3, 5, 3, 2, 7, 5]
     batches = QuestionBatches(lambda number: None, 7, 3, 11, lengths)
@@ -237,3 +246,13 @@ def test_each_question_comes_once_an_epoch_with_others_of_its_length():
         spans = sorted(sorted(lengths[at] for at in one) for one in plan)
         assert spans == [[2, 3, 3], [5, 5, 7], [7]]
     assert QuestionBatches(lambda number: None, 5, 2, 11, None).plan(1) == [[5, 6], [7, 8], [9]]
+
+
+def test_long_texts_are_read_by_themselves_and_too_long_ones_not_at_all():
+    """Held-out texts, which nothing bounds, were read a whole batch together: the square of the longest, each."""
+    lengths = [7, 5000, 3, 3000, 11]
+    assert together(lengths) == [[1], [4, 3], [2, 0]]
+    assert together([5, 2, 3], 2) == [[2, 0], [1]] and together([]) == []
+    assert all(len(some) * max(lengths[at] for at in some) <= 8000 for some in together(lengths))
+    with pytest.raises(DataError, match="q7: the text has 10001 words, and at most 10000"):
+        read_length(Question("a " * 10_001, "a?", None, (), place="q7"))

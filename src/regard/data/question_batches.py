@@ -3,7 +3,7 @@
 Place 0 of a text means that it does not answer; word n, counted from 0, has place n + 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from regard.data.chance import Chance
 from regard.data.questions import Question, Span, key_of, span_of, words_in
 from regard.data.tagged import pad_words
 from regard.data.word_features import WordFeatures
+from regard.errors import DataError
 
 NOWHERE: Span = (0, 0)
 """Where the answer begins and ends that a text does not give."""
@@ -80,6 +81,45 @@ class QuestionBatch:
                 spans[row] = torch.tensor([*one.spans, *one.spans[:1] * (given - len(one.spans))])
                 told[row, : len(one.spans)] = True
         return QuestionBatch(text, lengths, asked, asked_lengths, shared, spans, told)
+
+
+TOGETHER = 8_000
+"""Words of texts that are read together in use, padding counted: memory and time grow with the square of a text."""
+
+MOST = 10_000
+"""Words of a text that can be read at most."""
+
+
+def read_length(question: Question, most: int = MOST) -> int:
+    """The words of a question's text.
+
+    Raises:
+        DataError: there are more than can be read; the message names the question.
+    """
+    length = len(words_in(question.text))
+    if length > most:
+        raise DataError(
+            f"{question.place}: the text has {length} words, and at most {most} can be read here; give the part that "
+            "matters"
+        )
+    return length
+
+
+def together(lengths: Sequence[int], batch: int | None = None) -> list[list[int]]:
+    """Which texts are read together, those of the most words first; a long one by itself.
+
+    Args:
+        lengths: words of each.
+        batch: texts of a batch at most, where that is limited.
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batches = []
+    while order:
+        fit = max(1, TOGETHER // max(1, lengths[order[-1]]))
+        count = fit if batch is None else min(fit, batch)
+        batches.append(order[-count:])
+        del order[-count:]
+    return batches
 
 
 class Encoder:

@@ -18,7 +18,9 @@ Span = tuple[int, int]
 """Of characters: the first, and the one after the last. Of words: the first and the last."""
 
 # To the mark that ends it, before a space or a line's end (so that 3.14 is whole); full-width marks need no space.
-_SENTENCE = re.compile(r"\S(?:.*?(?:[.!?…]+[\"'”’)\]]*(?=\s|\Z)|[。！？]+[”’」』）]*)|.*)")
+# Nothing that was taken is given back (++, *+): else a long row of dots would be gone through once for each of them.
+_ENDED = r"[.!?…]++[\"'”’)\]]*+"
+_SENTENCE = re.compile(rf"\S(?:[^\n.!?…。！？]++|{_ENDED}(?!\s|\Z))*+(?:{_ENDED}|[。！？]++[”’」』）]*+)?")
 _ASKS = ("?", "？")
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 
 from regard.attention.record import record
-from regard.data.question_batches import Encoder, QuestionBatch
+from regard.data.question_batches import Encoder, QuestionBatch, read_length, together
 from regard.data.questions import Question, Span, words_in
 from regard.data.vocabulary import UNKNOWN
-from regard.errors import DataError
 from regard.models.span_reader import NOTHING, SpanReader, point
 from regard.tasks.config import check
 from regard.tasks.reading_settings import ReadingSettings
@@ -20,11 +19,8 @@ from regard.tasks.runs import open_run
 from regard.tasks.span_data import Known
 from regard.training.checkpoint import load_weights
 
-_TOGETHER = 8_000
-"""Words of texts that are read together, padding counted."""
-
-MOST, MOST_SHOWN = 10_000, 3_000
-"""Words of a text that can be read at most, since its time grows with the square; and of one whose weights are kept."""
+MOST_SHOWN = 3_000
+"""Words of a text whose weights are kept."""
 
 
 class Found(NamedTuple):
@@ -105,20 +101,16 @@ class SpanAnswerer:
         Raises:
             DataError: a text is too long to be read.
         """
-        lengths = [_length(one) for one in questions]
-        order = sorted(range(len(questions)), key=lengths.__getitem__)
         found: dict[int, Found] = {}
-        while order:
-            # Longest first, so that what does not fit fails before anything is computed.
-            together = max(1, _TOGETHER // max(1, lengths[order[-1]]))
-            some, order = order[-together:], order[:-together]
+        # What is too long fails before anything is computed.
+        for some in together([read_length(one) for one in questions]):
             found.update(zip(some, self._together([questions[at] for at in some]), strict=True))
         return [found[at] for at in range(len(questions))]
 
     @torch.no_grad()
     def look(self, question: Question) -> Looked:
         """Answer one question, and tell where the model looked for it."""
-        _length(question, MOST_SHOWN)
+        read_length(question, MOST_SHOWN)
         with record(self.model) as seen:
             [found] = self._together([question])
             last = f"rounds.{len(self.model.rounds) - 1}"
@@ -206,13 +198,3 @@ def load_span_answerer(folder: str | Path) -> SpanAnswerer:
 def span_reader(settings: ReadingSettings, known: Known) -> SpanReader:
     """A reader with fresh weights."""
     return SpanReader(settings.span, len(known.features), UNKNOWN, known.nothing)
-
-
-def _length(question: Question, most: int = MOST) -> int:
-    length = len(words_in(question.text))
-    if length > most:
-        raise DataError(
-            f"{question.place}: the text has {length} words, and at most {most} can be read here; give the part that "
-            "matters"
-        )
-    return length

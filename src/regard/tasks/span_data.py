@@ -7,7 +7,15 @@ from itertools import chain
 from pathlib import Path
 
 from regard.data.babi import read_stories
-from regard.data.question_batches import NOWHERE, Encoded, Encoder, QuestionBatch, QuestionBatches
+from regard.data.question_batches import (
+    NOWHERE,
+    Encoded,
+    Encoder,
+    QuestionBatch,
+    QuestionBatches,
+    read_length,
+    together,
+)
 from regard.data.questions import Question, questions_of, words_in
 from regard.data.squad import read_squad
 from regard.data.stories import made_stories, made_story
@@ -101,17 +109,18 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
         kept = _usable(training, encode, data.longest_text, say)
         lengths = [len(words_in(one.text)) for one in kept]
         batches = QuestionBatches(lambda at: encode(kept[at]), len(kept), data.batch, settings.seed, lengths)
-    held = sorted(map(encode, held_out(settings)), key=lambda one: len(one.text))
+    held = held_out(settings)
+    # Nothing bounds these texts as data.longest_text does those of training, so a long one is read by itself.
+    batches_held = together([read_length(one) for one in held], data.batch)
+    encoded = [encode(one) for one in held]
     if not known.nothing:
-        held = _possible(held, say)
-    if not any(one.spans for one in held):
+        encoded = _possible(encoded, say)
+    if not any(one.spans for one in encoded):
         raise DataError(
             f"no question that is held out has an answer of {model.longest} words or fewer to choose the best weights "
             "by; hold out more (data.validation), or allow longer ones (model.longest)"
         )
-    return Questions(
-        known, batches, [QuestionBatch.of(held[at : at + data.batch]) for at in range(0, len(held), data.batch)]
-    )
+    return Questions(known, batches, [QuestionBatch.of([encoded[at] for at in some]) for some in batches_held])
 
 
 def _usable(
