@@ -1,6 +1,7 @@
 """`regard train captioning`, `caption`, `show` and `evaluate`, by a tiny network."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -54,6 +55,22 @@ def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_pa
     np.testing.assert_allclose(looks.sum((1, 2)), 1, atol=1e-4)
     assert set(fault) == {"image", "error"} and "this is no picture" in fault["error"]
     assert "choose --format jsonl" in regard("caption", captions, folder, "--looks", code=2).stderr
+
+
+def test_names_that_are_not_utf8_are_written_as_escapes_b31(regard, captions, folder, tmp_path):
+    """A folder of an old archive has such names; the lines and the page were lost after all pictures were captioned."""
+    pictures = tmp_path / "old"
+    pictures.mkdir()
+    try:
+        for name in (b"b\xff.jpg", b"c\rd.jpg"):
+            (pictures / os.fsdecode(name)).write_bytes((folder / "b.jpg").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    out, page = tmp_path / "out.tsv", tmp_path / "looks.html"
+    regard("caption", captions, pictures, "--format", "tsv", "--out", out, "--draw", page)
+    bad, cut = out.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    assert "old/b\\udcff.jpg\t" in bad and "old/c d.jpg\t" in cut
+    assert "b\\udcff.jpg: " in page.read_text(encoding="utf-8")
 
 
 def test_looks_are_drawn_over_the_picture(regard, captions, folder, tmp_path):

@@ -35,6 +35,9 @@ Format = Annotated[
 Looks = Annotated[bool, typer.Option("--looks", help="With jsonl: each word's weights, row by row of the grid.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the lines to this file, when all are there.")]
 
+_BLANK = str.maketrans("\t\n\r", "   ")
+"""What ends a field or a line, in the name of a file."""
+
 
 @command(
     app,
@@ -128,7 +131,8 @@ def _told(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None) -
         else:
             lines.append(f"{line}\n")
     if path is not None and str(path) != "-":
-        write_atomically(path, "".join(lines))
+        # As on standard output, bytes of a file's name that are not UTF-8 are written as escapes.
+        write_atomically(path, "".join(lines).encode("utf-8", "backslashreplace"))
     return faults
 
 
@@ -136,7 +140,7 @@ def _line(one: "Seen", format: str, looks: bool) -> str:
     if format == "text":
         return one.caption.text if one.caption else ""
     if format == "tsv":
-        name = str(one.path).replace("\t", " ").replace("\n", " ")
+        name = str(one.path).translate(_BLANK)
         return f"{name}\t{one.caption.text if one.caption else ''}"
     told: dict[str, Any] = {"image": str(one.path)}
     if one.caption is None:

@@ -1,6 +1,7 @@
 """Pictures of a model that captions: where it looked before each word."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def captions_view(
         notes: what a reader should know.
     """
     matrices: list[Matrix] = []
-    told = [(one.path.name, one.picture, one.caption) for one in seen if one.picture is not None and one.caption]
+    told = [(_name(one.path), one.picture, one.caption) for one in seen if one.picture is not None and one.caption]
     for name, picture, caption in told:
         before = f"{name}: " if len(told) > 1 else ""
         for word, weights in zip(caption.words, caption.weights, strict=True):
@@ -39,3 +40,8 @@ def captions_view(
                 matrices.append(Matrix(weights, rows, columns, title))
     title = told[0][2].text if len(told) == 1 else _TITLE.get(language, _TITLE["en"]).format(count=len(told))
     return View("looking", title, matrices, notes, language)
+
+
+def _name(path: Path) -> str:
+    """A file's name as text that can be written: bytes that are not UTF-8 are escapes."""
+    return path.name.encode("utf-8", "backslashreplace").decode("utf-8")
