@@ -88,6 +88,12 @@ def test_features_stand_in_the_place_of_pixels(tmp_path: Path) -> None:
     assert np.allclose(source[1].pixels, grid, atol=2e-3) and source[1].captions == ("b",)
     with pytest.raises(DataError, match=r"pictures/2\.png has no features: .*2\.npy or .*2\.safetensors is expected"):
         source[2]
+    twins = Listed(("a",), ("b",))
+    source = FeaturePictures(twins, tmp_path, 7)
+    assert source[0].captions == source[0].captions  # read again, it is the same picture
+    source._named["1"] = "elsewhere/1.png"
+    with pytest.raises(DataError, match=r"pictures/1\.png and elsewhere/1\.png would share the features named 1"):
+        source[1]
 
 
 def test_what_is_no_feature_is_an_error_that_names_the_file(tmp_path: Path) -> None:

@@ -228,3 +228,9 @@ def test_settings_that_do_not_go_together_are_told_at_once() -> None:
         check(CaptioningSettings, wrong, also=TASK.faults)
     for part in ("smoothing", "learning.grey", "captions.features", "no measure is named 'bleu'"):
         assert part in str(error.value)
+
+
+def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="captioning trains in one process"):
+        TASK.data(check(CaptioningSettings, TINY), None, print)

@@ -121,6 +121,13 @@ def test_the_baseline_moves_by_a_tenth_after_it_has_served() -> None:
     assert reinforce(torch.zeros(0), torch.zeros(0), baseline).item() == 0
 
 
+def test_the_baseline_moves_once_a_batch_however_many_parts_it_is_stepped_through_in() -> None:
+    model, rows = tiny(), 71
+    assert len(batch(rows).by_length()) > 1
+    reached = -float(from_captions(model, batch(rows), LearningSettings(expected=0.0)).total.detach()) / rows
+    assert model.baseline.item() == pytest.approx(0.1 * reached, rel=1e-5)
+
+
 def test_entropy_and_unevenness_by_hand() -> None:
     logs = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]]).log()
     torch.testing.assert_close(entropy(logs), torch.tensor([[0.6931472, 0.0]]))

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,8 +22,14 @@ void share(int64_t size, int64_t step, int64_t threads, int64_t cost, const Work
     int64_t steps = (size + step - 1) / step;
     threads = std::min({threads, steps, 1 + cost / kEach});
     std::vector<std::thread> others;
-    for (int64_t n = 1; n < threads; ++n)
-        others.emplace_back(work, steps * n / threads * step, std::min(size, steps * (n + 1) / threads * step));
+    for (int64_t n = 1; n < threads; ++n) {
+        int64_t begin = steps * n / threads * step, end = std::min(size, steps * (n + 1) / threads * step);
+        try {
+            others.emplace_back(work, begin, end);
+        } catch (const std::system_error&) {  // no thread is to be had: this one does it
+            work(begin, end);
+        }
+    }
     work(0, threads > 1 ? steps / threads * step : size);
     for (auto& other : others) other.join();
 }

@@ -1,5 +1,6 @@
 """The task of captioning: a picture in, a caption out, and a look for each of its words (Xu et al. 2015)."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,11 @@ class Captions:
 
 
 def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str], None]) -> Captions:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "captioning trains in one process: the norm of its annotations and the baseline of its rewards are of a "
+            "whole batch, which several processes would share. Start it without torchrun"
+        )
     training, own = pictures_of(settings, "training", settings.seed), settings.captions
     endless = not isinstance(settings.data, CaptionedFolder)
     if saved is None:

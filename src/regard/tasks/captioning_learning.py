@@ -40,7 +40,11 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         _learned(model, memory.rows(rows), heard[rows, :steps], batch.words_out[rows, :steps], learning)
         for rows, steps in batch.by_length()
     ]
-    total, told, correct = (torch.stack(sums).sum() for sums in zip(*parts, strict=True))
+    totals, counts, right, reached, log_draws = zip(*parts, strict=True)
+    total, told, correct = (torch.stack(sums).sum() for sums in (totals, counts, right))
+    if model.settings.look == "sample" and learning.reward:
+        rewarded = learning.reward * reinforce(torch.cat(reached), torch.cat(log_draws), model.baseline)
+        total = total + (rewarded - rewarded.detach())
     if learning.words:
         said = torch.cat([batch.words_out, batch.words_out[:count]])
         seen = learning.words * missed(model.detected(memory), said)
@@ -62,8 +66,8 @@ def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"
 
 def _learned(
     model: Captioner, memory: Memory, heard: Tensor, said: Tensor, learning: LearningSettings
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Total, count and right words of some rows."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Total, count and right words of some rows; log p(y|s, a) and log p(s|a) of those that drew."""
     hard, decoder = model.settings.look != "soft", model.decoder
     expected = torch.rand(len(heard), device=heard.device) < learning.expected if hard else None
     step = decoder.step(decoder.start(memory, len(heard)), heard, expected)
@@ -75,12 +79,11 @@ def _learned(
         added = added + learning.evenly * unevenness(weights * told[..., None])
     if hard and learning.entropy:
         added = added - learning.entropy * (entropy(looks.log_weights) * told).sum()
-    if model.settings.look == "sample" and learning.reward:
-        assert looks.log_prob is not None and expected is not None
-        draws = logs.sum(1)[~expected], (looks.log_prob * told).sum(1)[~expected]
-        added = added + learning.reward * reinforce(*draws, model.baseline)
+    reached = log_draws = logs.new_zeros(0)
+    if looks.log_prob is not None and expected is not None:
+        reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * told).sum(1)[~expected]
     correct = ((step.logits.detach().argmax(-1) == said) & told).sum()
-    return -logs.sum() + (added - added.detach()), told.sum(), correct
+    return -logs.sum() + (added - added.detach()), told.sum(), correct, reached, log_draws
 
 
 def reinforce(

@@ -51,6 +51,7 @@ class FeaturePictures:
 
     def __init__(self, pictures: Pictures, folder: Path, width: int) -> None:
         self.pictures, self.folder, self.width = pictures, folder, width
+        self._named: dict[str, str] = {}  # by stem, the picture that took its features
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -58,6 +59,9 @@ class FeaturePictures:
     def __getitem__(self, number: int) -> Captioned:
         picture = self.pictures[number]
         stem = Path(picture.place).stem
+        other = self._named.setdefault(stem, picture.place)
+        if other != picture.place:
+            raise DataError(f"{picture.place} and {other} would share the features named {stem}; rename one of them")
         found = [self.folder / f"{stem}{ending}" for ending in ENDINGS]
         path = next((one for one in found if one.is_file()), None)
         if path is None:
