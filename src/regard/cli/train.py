@@ -14,8 +14,8 @@ from regard.errors import ConfigError
 What = Annotated[
     str | None,
     typer.Argument(
-        help="A task (translation, algorithms, reading, language, masked, classification, tagging, pointing), or a "
-        "YAML file of settings or of a recipe.",
+        help="A task (translation, algorithms, reading, language, masked, classification, tagging, pointing, "
+        "captioning), or a YAML file of settings or of a recipe.",
         show_default=False,
     ),
 ]
