@@ -1,5 +1,6 @@
 """Things measured in turns, in one process, so that whatever else the machine does falls on all of them alike."""
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -39,6 +40,9 @@ def peak_mebibytes(side: Callable[[], Any]) -> float:
     ours, theirs = context.Pipe(duplex=False)
 
     def watched() -> None:
+        # What earlier calls freed may still be held, and would serve this one unseen.
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
         held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         side()
         theirs.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held)
