@@ -88,11 +88,17 @@ def test_features_stand_in_the_place_of_pixels(tmp_path: Path) -> None:
     assert np.allclose(source[1].pixels, grid, atol=2e-3) and source[1].captions == ("b",)
     with pytest.raises(DataError, match=r"pictures/2\.png has no features: .*2\.npy or .*2\.safetensors is expected"):
         source[2]
-    twins = Listed(("a",), ("b",))
-    source = FeaturePictures(twins, tmp_path, 7)
-    assert source[0].captions == source[0].captions  # read again, it is the same picture
-    source._named["1"] = "elsewhere/1.png"
-    with pytest.raises(DataError, match=r"pictures/1\.png and elsewhere/1\.png would share the features named 1"):
+
+
+def test_pictures_of_one_name_do_not_share_features(tmp_path: Path) -> None:
+    class Twins(Listed):
+        def __getitem__(self, number: int) -> Captioned:
+            return super().__getitem__(number)._replace(place=f"{number}/cat.png")
+
+    np.save(tmp_path / "cat.npy", np.zeros((2, 3, 7)))
+    source = FeaturePictures(Twins(("a",), ("b",)), tmp_path, 7)
+    assert source[0].place == source[0].place == "0/cat.png"  # the same picture, read again
+    with pytest.raises(DataError, match=r"1/cat\.png and 0/cat\.png would share the features named cat; rename one"):
         source[1]
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.sdpa import fused, prepared
+from regard.kernels.sdpa import fused, prepared, ungrouped
 
 _BLOCK = 2**19  # weights at a time: what stays in a cache of the second or third level
 _ROWS = 16  # queries of a block at least
@@ -49,10 +49,7 @@ def blocked(
     """
     headless = query.ndim == 3
     kind = query.dtype
-    query, key, value = prepared(query, key, value)
-    if query.shape[1] != key.shape[1]:
-        share = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
+    query, key, value = ungrouped(*prepared(query, key, value))
     if headless:
         keep = None if keep is None else keep.unsqueeze(1)
         bias = None if bias is None else bias.unsqueeze(1)

@@ -6,7 +6,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 # Without instructions for it, a processor is faster in float32, and exacter.
-_COUNTS_BFLOAT16: bool = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+# The questions are torch's own and not promised: where one is gone, the answer is no, and only speed is lost.
+_COUNTS_BFLOAT16: bool = any(
+    getattr(torch.cpu, asked, bool)() for asked in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+)
 
 
 def fused(
@@ -63,6 +66,14 @@ def prepared(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor,
             each = (each[0].float(), each[1].float(), each[2].float())
         each = (_side_by_side(each[0]), _side_by_side(each[1]), _side_by_side(each[2]))
     return each
+
+
+def ungrouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys and values once for each head of the queries, for a path that knows no grouped heads."""
+    share = query.shape[1] // key.shape[1]
+    if share == 1:
+        return query, key, value
+    return query, key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
 
 
 def _side_by_side(rows: Tensor) -> Tensor:

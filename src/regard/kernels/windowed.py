@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.sdpa import prepared
+from regard.kernels.sdpa import prepared, ungrouped
 
 _ROWS = 64  # queries of a block at least; it computes left + right keys more than its queries see
 
@@ -32,10 +32,7 @@ def windowed(
         scale: of the products.
     """
     headless, kind = query.ndim == 3, query.dtype
-    query, key, value = prepared(query, key, value)
-    if query.shape[1] != key.shape[1]:
-        share = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
+    query, key, value = ungrouped(*prepared(query, key, value))
     positions, rows = query.shape[-2], max(_ROWS, (left + right) // 2)
     cut = _Cut(positions, -(-positions // rows), rows, left, right)
     context: Tensor = _Windowed.apply(query, key, value, cut, scale)

@@ -1,10 +1,11 @@
-"""What training shares where a model gives labels: its loss, and what a validation tells of it."""
+"""What tasks share whose model gives labels: the loss of training, and what a validation tells."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
 
+from regard.errors import DataError
 from regard.layers.objective import Objective
 from regard.tasks.settings import RunSettings
 from regard.training.place import Batches
@@ -33,9 +34,15 @@ def metrics_of(held_out: Batches) -> Callable[[Any], dict[str, float]]:
 
 
 def per_label(told: Iterable[Objective]) -> dict[str, float]:
-    """Accuracy and loss a label; of no labels both are 0."""
+    """Accuracy and loss a label.
+
+    Raises:
+        DataError: nothing is held out: a loss of 0 would make whatever weights the best.
+    """
     each = list(told)
-    count = max(1, sum(int(one.count) for one in each))
+    count = sum(int(one.count) for one in each)
+    if not count:
+        raise DataError("nothing that has an answer is held out to validate on; hold out more, or give more data")
     return {
         "accuracy": sum(int(one.correct) for one in each) / count,
         "loss": sum(float(one.total) for one in each) / count,

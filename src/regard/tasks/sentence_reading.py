@@ -17,6 +17,7 @@ from regard.models.story_reader import StoryReader
 from regard.tasks.answerer import StoryAnswerer, load_answerer, story_of
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
+from regard.tasks.labelling import per_label
 from regard.tasks.reader import Reader
 from regard.tasks.reading_data import Stories, example, held_out, prepare_stories, tested
 from regard.tasks.reading_settings import ReadingSettings
@@ -48,12 +49,7 @@ def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[s
     def metrics(model: nn.Module) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            told = [loss(model, batch.to(device)) for batch in data.held_out]
-        count = max(1, sum(int(one.count) for one in told))
-        return {
-            "accuracy": sum(int(one.correct) for one in told) / count,
-            "loss": sum(float(one.total) for one in told) / count,
-        }
+            return per_label(loss(model, batch.to(device)) for batch in data.held_out)
 
     return metrics
 

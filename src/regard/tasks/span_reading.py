@@ -18,6 +18,7 @@ from regard.metrics.spans import counted, exact, f1
 from regard.models.span_reader import SpanReader
 from regard.tasks.config import check
 from regard.tasks.evaluation import Evaluation
+from regard.tasks.labelling import per_label
 from regard.tasks.reader import Reader
 from regard.tasks.reading_settings import ReadingSettings
 from regard.tasks.span_answerer import SpanAnswerer, load_span_answerer, span_reader
@@ -47,12 +48,8 @@ def _metrics(settings: ReadingSettings, data: Questions) -> Callable[[Any], dict
     def metrics(model: SpanReader) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            told = [model.loss(batch.to(device)) for batch in data.held_out]
-        count = sum(int(one.count) for one in told)
-        return {
-            "exact": sum(int(one.correct) for one in told) / count,
-            "loss": sum(float(one.total) for one in told) / count,
-        }
+            told = per_label(model.loss(batch.to(device)) for batch in data.held_out)
+        return {"exact": told["accuracy"], "loss": told["loss"]}
 
     return metrics
 
