@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import platform
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -40,18 +39,25 @@ def peak_mebibytes(side: Callable[[], Any]) -> float:
     ours, theirs = context.Pipe(duplex=False)
 
     def watched() -> None:
-        # What earlier calls freed may still be held, and would serve this one unseen.
+        # What earlier calls freed may still be held, and would serve this one unseen; and the highest mark is theirs.
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
-        held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        Path("/proc/self/clear_refs").write_text("5")
+        held = _resident("VmRSS")
         side()
-        theirs.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held)
+        theirs.send(_resident("VmHWM") - held)
 
     child = context.Process(target=watched)
     child.start()
     taken: int = ours.recv()
     child.join()
     return taken / 2**20
+
+
+def _resident(kind: str) -> int:
+    """Bytes in memory now (VmRSS), or the most there were since the mark was cleared (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))
 
 
 def machine() -> dict[str, Any]:
