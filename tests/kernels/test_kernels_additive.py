@@ -26,9 +26,9 @@ def loop(request, monkeypatch):
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive, "_BLOCK", 97)
     if request.param == "torch":
-        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda: None))
+        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     else:
-        assert compiler.library() is not None
+        assert compiler.library("additive") is not None
     return request.param
 
 
@@ -255,16 +255,16 @@ def fresh():
 
 def test_it_can_be_switched_off(fresh, monkeypatch):
     monkeypatch.setenv(compiler.SWITCH, "0")
-    assert compiler.library() is None
-    assert "REGARD_COMPILE=0" in compiler.how()
+    assert compiler.library("additive") is None
+    assert "REGARD_COMPILE=0" in compiler.how("additive")
 
 
 def test_without_a_compiler_nothing_is_said_and_all_works(fresh, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert compiler.library() is None
-    assert "no C++ compiler" in compiler.how()
+        assert compiler.library("additive") is None
+    assert "no C++ compiler" in compiler.how("additive")
 
 
 def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypatch, tmp_path):
@@ -274,7 +274,7 @@ def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypat
     monkeypatch.setenv("CXX", str(wrong))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.warns(RuntimeWarning, match="could not be built.*out of ideas.*REGARD_COMPILE=0"):
-        assert compiler.library() is None
+        assert compiler.library("additive") is None
     query, key, value = (torch.randn(2, 512, 64) for _ in range(3))
     made = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64)
     told = explain(query, key, value, score=made)
@@ -290,7 +290,7 @@ def test_nothing_is_run_that_others_may_have_written(fresh, monkeypatch, tmp_pat
     monkeypatch.setenv("CXX", "true")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.warns(RuntimeWarning, match="others can write to"):
-        assert compiler.library() is None
+        assert compiler.library("additive") is None
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # no absolute path: its specification leaves it out
     monkeypatch.setenv("HOME", str(tmp_path))
     assert compiler._folder() == tmp_path / ".cache" / "regard"
@@ -302,9 +302,9 @@ def test_nothing_is_run_that_others_may_have_written(fresh, monkeypatch, tmp_pat
 @needs_compiler
 def test_it_is_built_once_and_announced(fresh, monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiler.library() is not None
+    assert compiler.library("additive") is not None
     assert "building a faster loop" in capfd.readouterr().err
     compiler.library.cache_clear()
-    assert compiler.library() is not None
+    assert compiler.library("additive") is not None
     assert capfd.readouterr().err == ""
     assert [path.suffix for path in (tmp_path / "regard").iterdir()] == [".so"]

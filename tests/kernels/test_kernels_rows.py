@@ -16,7 +16,7 @@ def in_parts(monkeypatch):
     """Every call of additive scores takes its path, by torch's own calls, a query or two at a time."""
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
-    monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda: None))
+    monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     monkeypatch.setattr(rows, "MANY", 1)
     monkeypatch.setattr(rows, "_PART", 25)
 

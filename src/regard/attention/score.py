@@ -213,7 +213,7 @@ class Additive(Score):
         return additive_pairs(F.linear(query, self.query_weight), prepared.projected, self.vector, prepared=True)
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
-        return compiler.how() if serves(query, math.prod(query.shape[:-1]) * keys * self.hidden_dim) else None
+        return compiler.how("additive") if serves(query, math.prod(query.shape[:-1]) * keys * self.hidden_dim) else None
 
 
 @scores.register("cosine")

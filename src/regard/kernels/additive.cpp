@@ -3,36 +3,13 @@
 // Given x = exp(-2 a) of the queries and y = exp(-2 b) of the keys, r = 1 / (1 + x y) is the sigmoid of 2 (a + b), so
 // v . tanh(a + b) = 2 v . r - sum(v), and the derivative of tanh is 4 r (1 - r). No product overflows: see additive.py.
 //
-// Compiled with relaxed arithmetic, so that a division becomes a reciprocal and a step of Newton's. A NaN still passes
-// through, since nothing here is compared.
-
-#include <algorithm>
-#include <cstdint>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include "loops.hpp"
 
 namespace {
 
 constexpr int64_t kWide = 16;          // sums side by side, two registers of eight floats
-constexpr int64_t kEach = 1 << 20;     // a thread is worth its start above so many pairs times hidden units
 
-template <typename Work>
-void share(int64_t size, int64_t step, int64_t threads, int64_t cost, const Work& work) {
-    int64_t steps = (size + step - 1) / step;
-    threads = std::min({threads, steps, 1 + cost / kEach});
-    std::vector<std::thread> others;
-    for (int64_t n = 1; n < threads; ++n) {
-        int64_t begin = steps * n / threads * step, end = std::min(size, steps * (n + 1) / threads * step);
-        try {
-            others.emplace_back(work, begin, end);
-        } catch (const std::system_error&) {  // no thread is to be had: this one does it
-            work(begin, end);
-        }
-    }
-    work(0, threads > 1 ? steps / threads * step : size);
-    for (auto& other : others) other.join();
-}
+using loops::share;
 
 template <typename T>
 T score(int64_t hidden, const T* __restrict x, const T* __restrict y, const T* __restrict v) {

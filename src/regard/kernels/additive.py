@@ -66,7 +66,7 @@ def serves(like: Tensor, numbers: int) -> bool:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
-    return numbers >= _LEAST_COMPILED and (numbers >= _LEAST or compiler.library() is not None)
+    return numbers >= _LEAST_COMPILED and (numbers >= _LEAST or compiler.library("additive") is not None)
 
 
 def additive_scores(
@@ -216,7 +216,7 @@ def _exponential(side: Tensor, cut: float) -> Tensor:
 
 def _loop(way: str, sides: Sides) -> Callable[..., None] | None:
     """The compiled loop of this way as a function of tensors, None where there's none."""
-    library = compiler.library() if sides.exponential else None
+    library = compiler.library("additive") if sides.exponential else None
     if library is None:
         return None
     run = getattr(library, f"additive_{way}_{str(sides.query.dtype).removeprefix('torch.')}")

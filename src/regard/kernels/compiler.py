@@ -21,8 +21,8 @@ from regard.files import replacing
 
 SWITCH = "REGARD_COMPILE"
 _SECONDS = 120
-# Two steps: linking with relaxed arithmetic would turn denormal numbers off for the whole process.
-_COMPILE = ("-O3", "-march=native", "-ffast-math", "-std=c++17", "-fPIC", "-c")
+# No relaxed arithmetic: it would take a NaN for a number, and the loops write their vectors out themselves.
+_COMPILE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-std=c++17", "-fPIC", "-Wno-psabi", "-c")
 _LINK = ("-shared", "-pthread")
 
 
@@ -37,9 +37,9 @@ def compiler() -> list[str] | None:
     return None
 
 
-def how() -> str:
-    """In words, how loops are run here; the first question builds them."""
-    if library() is not None:
+def how(name: str) -> str:
+    """In words, how the loops of this name are run here; the first question builds them."""
+    if library(name) is not None:
         return "by a compiled loop"
     if os.environ.get(SWITCH) == "0":
         return f"by torch's own calls, since {SWITCH}=0"
@@ -49,17 +49,17 @@ def how() -> str:
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """The loops of `additive.cpp`, built if they were not; None where they cannot be, with a warning if that fails."""
+def library(name: str) -> ctypes.CDLL | None:
+    """The loops of `<name>.cpp`, built if they were not; None where they cannot be, with a warning if that fails."""
     command = compiler()
     if command is None:
         return None
-    source = Path(__file__).with_name("additive.cpp")
+    source = Path(__file__).with_name(f"{name}.cpp")
     try:
-        built = _folder() / f"additive-{_tag(source, command)}.so"
+        built = _folder() / f"{name}-{_tag(source, command)}.so"
         if not built.exists():
             print(
-                f"regard: building a faster loop for additive attention with {command[0]}, once ({SWITCH}=0: never)",
+                f"regard: building a faster loop for attention ({name}) with {command[0]}, once ({SWITCH}=0: never)",
                 file=sys.stderr,
             )
             _build(source, command, built)
@@ -68,7 +68,7 @@ def library() -> ctypes.CDLL | None:
     except (OSError, subprocess.SubprocessError) as error:
         said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or str(error)
         warnings.warn(
-            f"additive attention takes the slower path: its loop could not be built by {shlex.join(command)}: "
+            f"attention takes a slower path: its loop ({name}) could not be built by {shlex.join(command)}: "
             f"{said.strip()[:500]}. Name another compiler in CXX, or set {SWITCH}=0 to try no more",
             RuntimeWarning,
             stacklevel=2,
@@ -101,7 +101,17 @@ def _tag(source: Path, command: list[str]) -> str:
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else []
     processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    parts = [source.read_text(), *command, *_COMPILE, *_LINK, platform.platform(), platform.processor(), *processor]
+    shared = source.with_name("loops.hpp").read_text()
+    parts = [
+        source.read_text(),
+        shared,
+        *command,
+        *_COMPILE,
+        *_LINK,
+        platform.platform(),
+        platform.processor(),
+        *processor,
+    ]
     return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
