@@ -11,6 +11,7 @@ from regard.attention.masks import MaskLike
 from regard.attention.normalize import normalizer as normalizer
 from regard.attention.score import Prepared, Score
 from regard.attention.score import score as score
+from regard.attention.walk import walk
 from regard.errors import ConfigError
 
 __all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
@@ -61,7 +62,8 @@ def attend(
     themselves inside vmap and jvp. For double backward give `refocus=[lambda weights: weights]`: the paths "blocked"
     and "windowed" of large calls say that they have none, nor has torch's fused kernel.
     """
-    return Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout).walk(at_once=weights)
+    call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
+    return walk(call, at_once=weights)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from regard.attention.statistics import Statistics, statistics_of
 from regard.errors import RegardError
 
 
@@ -53,6 +54,26 @@ class Attended:
             self._log_weights = self._made_from().log_weights()
         return self._log_weights
 
+    def statistics(self, top: int = 0) -> Statistics:
+        """Entropy, maximum and what each key received, in memory that does not grow with queries × keys.
+
+        Args:
+            top: how many of each query's largest weights are told, too, with their keys.
+
+        Returns:
+            The statistics of the weights (after refocus, without dropout), in at least float32 and without gradients.
+
+        Raises:
+            ConfigError: `top` is below 0 or above the number of keys.
+            RegardError: the weights are gone, as for `weights`.
+        """
+        if self._weights is None:
+            make = self._made_from().statistics
+            if make is not None:
+                return make(top)
+        weights = self.weights
+        return statistics_of(lambda part: weights[..., part, :], tuple(weights.shape), top)
+
     def with_context(self, context: Tensor | None) -> "Attended":
         """The same attention with another context, e.g. after an output projection."""
         return Attended(
@@ -85,11 +106,13 @@ class Source:
         weights: makes them.
         log_weights: makes their logarithms.
         unchanged: whether what they are made from is as it was at the call.
+        statistics: makes their statistics without making all of them, given how many of the largest are wanted.
     """
 
     weights: Callable[[], Tensor]
     log_weights: Callable[[], Tensor]
     unchanged: Callable[[], bool] = lambda: True
+    statistics: Callable[[int], Statistics] | None = None
 
     def check(self) -> None:
         """What was changed since the call would give weights that never made the context."""

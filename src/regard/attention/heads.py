@@ -175,7 +175,12 @@ class Heads(nn.Module):
         if sight.sighted is not None:
             context = torch.where(sight.sighted, context, 0.0)
         # Whoever looks gets what `attend` makes of the same queries and keys.
-        return Attended(context, source=Source(lambda: plainly().weights, lambda: plainly().log_weights))
+        source = Source(
+            lambda: plainly().weights,
+            lambda: plainly().log_weights,
+            statistics=lambda top: plainly(weights=False).statistics(top),
+        )
+        return Attended(context, source=source)
 
     def _bound(self, sight: Sight) -> Any:
         if getattr(self.score, "kind", None) != "score":

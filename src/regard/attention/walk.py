@@ -1,0 +1,245 @@
+"""The paths of a call, walked: each gives the context, and how to make the weights that it did not form."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import guard as guarding
+from regard.attention.attended import Attended, Source, watched
+from regard.attention.call import Call
+from regard.attention.functional import dot, wide
+from regard.attention.linear import Linear, linear_attention
+from regard.attention.masks import Causal, Padding, causal, padding
+from regard.attention.score import DotProduct, Prepared, Score
+from regard.attention.seen import conjuncts, joined
+from regard.attention.statistics import Statistics, statistics_of
+from regard.kernels import dispatch, rows
+from regard.kernels.blocked import blocked
+from regard.kernels.ragged import ragged
+from regard.kernels.sdpa import fused
+from regard.kernels.windowed import windowed
+
+_ALL = slice(None)
+
+
+def walk(call: Call, at_once: bool) -> Attended:
+    """Take the path of a call.
+
+    Args:
+        call: what was asked.
+        at_once: make the weights now; the context is the same either way.
+    """
+    choice, guarded = call.choose()
+    keep = _drawn_for(choice.path, call, guarded)
+    clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
+    if choice.path == "linear":
+        attended = _linear(call)
+    elif choice.path == "additive" and call.takes_rows():
+        attended = _by_rows(clean, keep, spoiled)
+    elif choice.path in ("explicit", "additive"):
+        attended = _explicit(clean, keep, spoiled)
+    else:
+        attended = _dotted(clean, choice.path, keep, spoiled)
+    if torch.compiler.is_compiling() and not at_once:
+        # A graph cannot carry the recipe of its weights out; what is held already may leave.
+        return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
+    if at_once:
+        return Attended(
+            attended.context,
+            weights=attended.weights,
+            log_weights=attended.log_weights,
+            log_prob=attended.log_prob,
+        )
+    return attended
+
+
+# --- what comes before a path ---------------------------------------------------------------------------------------
+
+
+def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
+    """What of the mask this path must be given as a tensor."""
+    seen = call.seen
+    if path in ("linear", "ragged", "windowed"):
+        return None
+    if path == "blocked":
+        return call.drawn(seen.beside_causal)
+    if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
+        return None
+    return call.draw()
+
+
+def _guarded(call: Call, keep: Tensor) -> tuple[Call, Tensor]:
+    clean = guarding.guard(call.query, call.compared(), call.value, keep)
+    if call.prepared is None:
+        return replace(call, query=clean.query, key=clean.key, value=clean.value), clean.spoiled
+    prepared = Prepared(call.prepared.key, clean.key)
+    return replace(call, query=clean.query, prepared=prepared, value=clean.value), clean.spoiled
+
+
+# --- parts that the paths share -------------------------------------------------------------------------------------
+
+
+def _ready(call: Call) -> Prepared:
+    return call.score.prepare(call.key) if call.prepared is None else call.prepared
+
+
+def _for_all_heads(call: Call, tensor: Tensor) -> Tensor:
+    """(batch, key_heads, …) -> (batch, heads, …)."""
+    share = 1 if call.query.ndim == 3 else call.query.shape[1] // call.key.shape[1]
+    return tensor if share == 1 else tensor.repeat_interleave(share, dim=1)
+
+
+def _scores(call: Call, ready: Prepared, part: slice = _ALL) -> Tensor:
+    """Of some queries against all keys."""
+    query = call.query if part == _ALL else call.query[..., part, :]
+    keys = Prepared(_for_all_heads(call, ready.key), _for_all_heads(call, ready.projected))
+    return _biased(call, call.score(query, keys), part)
+
+
+def _biased(call: Call, scores: Tensor, part: slice) -> Tensor:
+    bias = rows.some(call.bias, part)
+    return scores if bias is None else scores + wide(bias)
+
+
+def _read(call: Call, weights: Tensor) -> Tensor:
+    assert call.value is not None
+    value = _for_all_heads(call, call.value)
+    if call.dropout > 0:
+        weights = F.dropout(weights, call.dropout)
+    return torch.matmul(weights.to(value.dtype), value).to(call.query.dtype)
+
+
+def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
+    if not call.refocus:
+        return weights
+    for step in call.refocus:
+        weights = step(weights)
+    # A shift or an interpolation may move weight onto hidden keys; it is dropped, not handed to others.
+    return weights if keep is None else torch.where(keep, weights, 0.0)
+
+
+# --- the paths ------------------------------------------------------------------------------------------------------
+
+
+def _explicit(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    scores = _scores(call, _ready(call))
+    normalized = call.normalizer(scores, keep)
+    log_prob = None
+    if call.normalizer.draws:
+        chosen = normalized.detach() > 0.5
+        log_prob = torch.where(chosen, call.normalizer.log_weights(scores, keep), 0.0).sum(-1, keepdim=True)
+        log_prob = guarding.spoil(log_prob, spoiled).squeeze(-1).to(call.query.dtype)
+    weights = _refocused(call, normalized, keep)
+    context = None if call.value is None else guarding.spoil(_read(call, weights), spoiled)
+
+    def log_weights() -> Tensor:
+        return guarding.spoil(call.normalizer.log_weights(scores, keep), spoiled, keep).to(call.query.dtype)
+
+    seen = guarding.spoil(weights, spoiled, keep).to(call.query.dtype)
+    return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
+
+
+def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    assert isinstance(call.score, Score)
+    ready = _ready(call)
+
+    def context(part: slice) -> Tensor:
+        return _read(call, call.normalizer(_scores(call, ready, part), rows.some(keep, part)))
+
+    whole = rows.by_rows(context, call.sizes.queries, math.prod(call.sizes), draws=call.dropout > 0)
+    # The weights are made from the score's parameters: once these have changed they are others.
+    made_from = call.query, ready.projected, *call.score.parameters()
+    source = _again(call, lambda part: _scores(call, ready, part), lambda: keep, spoiled, *made_from)
+    return Attended(guarding.spoil(whole, spoiled), source=source)
+
+
+def _linear(call: Call) -> Attended:
+    assert isinstance(call.score, Linear) and call.value is not None
+    masks = conjuncts(call.mask)
+    keep = None
+    for mask in masks:
+        if isinstance(mask, Padding):
+            drawn = mask.draw(call.sizes, call.query.device)[:, 0, 0].expand(call.sizes.batch, -1)
+            keep = drawn if keep is None else keep & drawn
+    lower = [mask for mask in masks if isinstance(mask, Causal)]
+    three, phi = (call.query, call.key, call.value), call.score.feature_map
+    context = linear_attention(*three, feature_map=phi, causal=bool(lower), keep=keep)
+    # The weights are made under the padding of now, whatever becomes of the caller's lengths.
+    padded = [] if keep is None else [padding(keep=keep.clone())]
+    again = joined([*lower, *padded])
+    source = _again(
+        call,
+        lambda part: _scores(call, _ready(call), part),
+        lambda: call.drawn(again),
+        None,
+        call.query,
+        call.key,
+    )
+    return Attended(context.to(call.query.dtype), source=source)
+
+
+def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    """A softmax of dot products, by a path that does not keep the weights."""
+    assert isinstance(call.score, DotProduct) and call.value is not None
+    left, right, factor = call.score.dot_form(call.query, _ready(call))
+    temperature = float(call.normalizer.temperature)
+    scale, bias = factor / temperature, None if call.bias is None else wide(call.bias) / temperature
+    sides = left, right, call.value
+    if not torch.is_autocast_enabled(left.device.type):
+        kind = torch.promote_types(left.dtype, call.value.dtype)
+        sides = left.to(kind), right.to(kind), call.value.to(kind)
+    known = call.seen
+    if path == "blocked":
+        context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
+    elif path == "ragged":
+        assert known.lengths is not None
+        context = ragged(*sides, lengths=known.lengths, bias=bias, causal=known.causal, scale=scale)
+    elif path == "windowed":
+        assert known.window is not None
+        context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
+    else:
+        context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
+    context = guarding.spoil(context.to(call.query.dtype), spoiled)
+
+    def visible() -> Tensor | None:
+        # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
+        if known.rest is None and spoiled is None:
+            return call.draw()
+        lower = call.drawn(causal()) if path == "blocked" and known.causal else None
+        return keep if lower is None else lower if keep is None else keep & lower
+
+    def scores(part: slice) -> Tensor:
+        # From the two sides: an optimizer may have changed the score's parameters meanwhile.
+        return _biased(call, dot(left[..., part, :], _for_all_heads(call, right), factor), part)
+
+    return Attended(context, source=_again(call, scores, visible, spoiled, left, right))
+
+
+def _again(
+    call: Call,
+    scores: Callable[[slice], Tensor],
+    seen: Callable[[], Tensor | None],
+    spoiled: Tensor | None,
+    *made_from: Tensor,
+) -> Source:
+    """How to make the weights after a path that did not form them."""
+
+    def made(make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
+        keep = rows.some(seen(), part)
+        rotten = None if spoiled is None else spoiled[..., part]
+        return guarding.spoil(make(scores(part), keep), rotten, keep).to(call.query.dtype)
+
+    def statistics(top: int) -> Statistics:
+        shape = (*call.query.shape[:-1], call.sizes.keys)
+        return statistics_of(lambda part: made(call.normalizer, part), shape, top)
+
+    return Source(
+        weights=lambda: made(call.normalizer),
+        log_weights=lambda: made(call.normalizer.log_weights),
+        unchanged=watched(*made_from, call.bias),
+        statistics=None if isinstance(call.normalizer.temperature, Tensor) else statistics,
+    )
