@@ -101,7 +101,7 @@ def _tag(source: Path, command: list[str]) -> str:
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else []
     processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    shared = source.with_name("loops.hpp").read_text()
+    shared = [header.read_text() for header in sorted(source.parent.glob("*.hpp"))]
     parts = [
         source.read_text(),
         shared,
