@@ -104,7 +104,7 @@ def _tag(source: Path, command: list[str]) -> str:
     shared = [header.read_text() for header in sorted(source.parent.glob("*.hpp"))]
     parts = [
         source.read_text(),
-        shared,
+        *shared,
         *command,
         *_COMPILE,
         *_LINK,
