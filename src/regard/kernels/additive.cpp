@@ -1,67 +1,71 @@
-// Additive scores of all pairs of a query and a key, forward and backward, in one pass over each pair.
+// Additive scores of all pairs of a query and a key, forward and backward; see pairs.hpp for the pairs themselves.
 //
-// Given x = exp(-2 a) of the queries and y = exp(-2 b) of the keys, r = 1 / (1 + x y) is the sigmoid of 2 (a + b), so
-// v . tanh(a + b) = 2 v . r - sum(v), and the derivative of tanh is 4 r (1 - r). No product overflows: see additive.py.
-//
-#include "loops.hpp"
+// Sides are rows of `wide` numbers, whole vectors: exp(-2 a) and exp(-2 b) where `exponential` says so, else a and b.
+
+#include <mutex>
+
+#include "pairs.hpp"
 
 namespace {
 
-constexpr int64_t kWide = 16;          // sums side by side, two registers of eight floats
+using namespace loops;
 
-using loops::share;
-
+// to = exp(-2 x) for x cut off at ±cut. Returns the largest |x|, or NaN where there is a NaN or an infinite number.
 template <typename T>
-T score(int64_t hidden, const T* __restrict x, const T* __restrict y, const T* __restrict v) {
-    T sums[kWide] = {0};
-    int64_t h = 0;
-    for (; h + kWide <= hidden; h += kWide)
-        for (int64_t i = 0; i < kWide; ++i) sums[i] += v[h + i] / (1 + x[h + i] * y[h + i]);
-    T sum = 0;
-    for (; h < hidden; ++h) sum += v[h] / (1 + x[h] * y[h]);
-    for (int64_t i = 0; i < kWide; ++i) sum += sums[i];
-    return sum;
+T side(int64_t size, int64_t threads, T cut, const T* from, T* to) {
+    constexpr int L = kLanes<T>;
+    T found = 0;
+    std::mutex own;
+    share(size, L, threads, size * 16, [&](int64_t begin, int64_t end) {
+        Vec<T> most = {}, wrong = {};
+        auto one = [&](Vec<T> x) {
+            most = larger<T>(larger<T>(most, x), -x);
+            wrong += x * 0;
+            x = x > cut ? all<T>(cut) : x;
+            x = x < -cut ? all<T>(-cut) : x;
+            return exponential<T>(-2 * x);
+        };
+        int64_t i = begin;
+        for (; i + L <= end; i += L) store<T>(to + i, one(load(from + i)));
+        if (i < end) {
+            T last[L] = {};
+            std::copy(from + i, from + end, last);
+            store<T>(last, one(load(last)));
+            std::copy(last, last + (end - i), to + i);
+        }
+        T here = largest<T>(most) + sum<T>(wrong);
+        std::lock_guard<std::mutex> guard(own);
+        found = here <= found ? found : here <= here || found <= found ? here : found;
+    });
+    return found;
 }
 
-// x (items, queries, hidden), y (items, keys, hidden), v (hidden) -> out (items, queries, keys)
-template <typename T>
-void forward(int64_t items, int64_t queries, int64_t keys, int64_t hidden, int64_t threads, const T* x, const T* y,
+template <typename T, bool kExponential>
+void forward(int64_t items, int64_t queries, int64_t keys, int64_t wide, int64_t threads, const T* x, const T* y,
              const T* v, T* out) {
     T total = 0;
-    for (int64_t h = 0; h < hidden; ++h) total += v[h];
-    share(items * queries, 1, threads, items * queries * keys * hidden, [=](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row)
-            for (int64_t k = 0; k < keys; ++k)
-                out[row * keys + k] =
-                    2 * score(hidden, x + row * hidden, y + (row / queries * keys + k) * hidden, v) - total;
+    for (int64_t h = 0; h < wide; ++h) total += v[h];
+    int64_t blocks = (queries + pairs::kRows - 1) / pairs::kRows;
+    share(items * blocks, 1, threads, items * queries * keys * wide, [=](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; ++at) {
+            int64_t item = at / blocks, q = at % blocks * pairs::kRows, row = item * queries + q;
+            pairs::scores<T, kExponential>(std::min<int64_t>(pairs::kRows, queries - q), keys, wide, x + row * wide,
+                                           y + item * keys * wide, v, total, out + row * keys, keys);
+        }
     });
 }
 
-// Adds the sums of g r (1 - r) over keys to dx and over queries to dy, and those of g r to dv. Threads share hidden
-// units, so that no two write to one place.
-template <typename T>
-void backward(int64_t items, int64_t queries, int64_t keys, int64_t hidden, int64_t threads, const T* x, const T* y,
-              const T* g, T* dx, T* dy, T* dv) {
-    share(hidden, kWide, threads, items * queries * keys * hidden, [=](int64_t begin, int64_t end) {
-        int64_t count = end - begin;
-        T* __restrict into_v = dv + begin;
-        for (int64_t row = 0; row < items * queries; ++row) {
-            const T* __restrict a = x + row * hidden + begin;
-            T* __restrict into_a = dx + row * hidden + begin;
-            for (int64_t k = 0; k < keys; ++k) {
-                int64_t at = (row / queries * keys + k) * hidden + begin;
-                const T* __restrict b = y + at;
-                T* __restrict into_b = dy + at;
-                T given = g[row * keys + k];
-                for (int64_t h = 0; h < count; ++h) {
-                    T r = 1 / (1 + a[h] * b[h]);
-                    T part = given * r;
-                    into_v[h] += part;
-                    part -= part * r;
-                    into_a[h] += part;
-                    into_b[h] += part;
-                }
-            }
+// Writes dx and dy, adds the sums of g r to dv. Threads share hidden units, so that no two write to one place.
+template <typename T, bool kExponential>
+void backward(int64_t items, int64_t queries, int64_t keys, int64_t wide, int64_t threads, const T* x, const T* y,
+              const T* v, const T* g, T* dx, T* dy, T* dv) {
+    share(wide, kLanes<T>, threads, items * queries * keys * wide, [=](int64_t begin, int64_t end) {
+        std::vector<Vec<T>> scratch(2 * keys);
+        for (int64_t item = 0; item < items; ++item) {
+            int64_t row = item * queries * wide, column = item * keys * wide;
+            pairs::back<T, kExponential, false>(queries, keys, wide, begin, end, x + row, y + column, v,
+                                                g + item * queries * keys, keys, dx + row, dy + column, dv,
+                                                scratch.data());
         }
     });
 }
@@ -69,14 +73,19 @@ void backward(int64_t items, int64_t queries, int64_t keys, int64_t hidden, int6
 }  // namespace
 
 #define REGARD_ADDITIVE(NAME, T)                                                                                      \
-    extern "C" void additive_forward_##NAME(int64_t items, int64_t queries, int64_t keys, int64_t hidden,             \
-                                            int64_t threads, const T* x, const T* y, const T* v, T* out) {            \
-        forward<T>(items, queries, keys, hidden, threads, x, y, v, out);                                              \
+    extern "C" T additive_side_##NAME(int64_t size, int64_t threads, T cut, const T* from, T* to) {                   \
+        return side<T>(size, threads, cut, from, to);                                                                 \
     }                                                                                                                 \
-    extern "C" void additive_backward_##NAME(int64_t items, int64_t queries, int64_t keys, int64_t hidden,            \
-                                             int64_t threads, const T* x, const T* y, const T* g, T* dx, T* dy,       \
-                                             T* dv) {                                                                 \
-        backward<T>(items, queries, keys, hidden, threads, x, y, g, dx, dy, dv);                                      \
+    extern "C" void additive_forward_##NAME(int64_t items, int64_t queries, int64_t keys, int64_t wide,               \
+                                            int64_t threads, bool exponential, const T* x, const T* y, const T* v,    \
+                                            T* out) {                                                                 \
+        (exponential ? forward<T, true> : forward<T, false>)(items, queries, keys, wide, threads, x, y, v, out);      \
+    }                                                                                                                 \
+    extern "C" void additive_backward_##NAME(int64_t items, int64_t queries, int64_t keys, int64_t wide,              \
+                                             int64_t threads, bool exponential, const T* x, const T* y, const T* v,   \
+                                             const T* g, T* dx, T* dy, T* dv) {                                       \
+        (exponential ? backward<T, true> : backward<T, false>)(items, queries, keys, wide, threads, x, y, v, g, dx,   \
+                                                               dy, dv);                                               \
     }
 
 REGARD_ADDITIVE(float32, float)

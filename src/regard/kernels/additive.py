@@ -5,30 +5,33 @@ position, and a pair costs a product and a division. Pairs × hidden units is ne
 blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does the same where there is a compiler.
 
 Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
-perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±27,
-for beyond it the sum is past ±10, where tanh is ±1. No product reaches e^88 = 1.7e38. What has two wide sides (NaN and
+perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,
+for beyond it the sum is past ±9.5, where tanh is ±1. No product reaches e^88 = 1.7e38. What has two wide sides (NaN and
 inf are wide) goes through blocks of σ(2 (a + b)) itself.
 """
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.kernels import compiler
 
 _BLOCK = 2**18
-"""Numbers in a block of pairs × hidden units: a mebibyte of float32."""
+"""Pairs × hidden units that are held at once: a mebibyte of float32."""
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
 
 # The widest narrow side, and where the other one may be cut off.
-_REACH = {torch.float32: (17.0, 27.0), torch.float64: (160.0, 180.0)}
+_REACH = {torch.float32: (17.0, 26.5), torch.float64: (160.0, 180.0)}
 
 
 class Sides(NamedTuple):
@@ -46,7 +49,11 @@ class Sides(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What is kept of keys between the steps of a decoder, while the keys are alive and unchanged."""
+    """What is kept of keys between the steps of a decoder, while the keys are alive and unchanged.
+
+    Changes are those that torch counts (`tensor._version`); one through `tensor.data` or another library's view of the
+    same memory it doesn't, and nobody may make it.
+    """
 
     version: int
     key: Tensor | None
@@ -62,7 +69,7 @@ def serves(like: Tensor, numbers: int) -> bool:
         like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
         numbers: pairs × hidden units.
     """
-    if like.device.type not in ("cpu", "meta") or torch.compiler.is_compiling():
+    if like.device.type not in ("cpu", "meta") or torch.compiler.is_compiling() or isinstance(like, FakeTensor):
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
@@ -95,64 +102,73 @@ def additive_scores(
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, formula: Any, prepared: bool) -> Tensor:
-        sides = _sides(query, key, prepared)
+        sides = sides_of(query, key, prepared)
         ctx.save_for_backward(query, key, vector, sides.query, sides.key)
         ctx.formula, ctx.exponential = formula, sides.exponential
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
-        vector = vector.contiguous()
-        loop = _loop("forward", sides)
-        if loop:
-            loop(sides.query, sides.key, vector, scores)
+        run = loop("additive", "forward", query.dtype)
+        if run:
+            x, y, v = padded(sides.query), padded(sides.key), padded(vector)
+            sizes = *x.shape[:2], *y.shape[1:], torch.get_num_threads(), sides.exponential
+            run(*sizes, *map(Tensor.data_ptr, (x, y, v, scores)))
             return scores
         flat = scores.view(-1, *scores.shape[-2:])
-        for at, ratio in _blocks(sides):
+        vector = vector.contiguous()
+        for at, ratio in _blocks(sides, _BLOCK):
             flat[at] = torch.matmul(ratio, vector)
         return scores.mul_(2).sub_(vector.sum())
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        # A backward pass within autocast would narrow what the forward pass has widened.
+        with torch.autocast(given.device.type, enabled=False):
+            return *_Scores.gradients(ctx, given), None, None
+
+    @staticmethod
+    def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, query_side, key_side = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
-            return *(next(found) if one.requires_grad else None for one in (query, key, vector)), None, None
+            return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
         sides = Sides(query_side, key_side, ctx.exponential)
         given = given.contiguous()
-        into_query, into_key, into_vector = (
-            torch.zeros(part.shape, dtype=part.dtype) for part in (query_side, key_side, vector)
-        )
-        loop = _loop("backward", sides)
-        if loop:
-            loop(sides.query, sides.key, given, into_query, into_key, into_vector)
+        run = loop("additive", "backward", query.dtype)
+        if run:
+            x, y, v = padded(query_side), padded(key_side), padded(vector)
+            into = torch.empty_like(x), torch.empty_like(y), torch.zeros_like(v)
+            sizes = *x.shape[:2], *y.shape[1:], torch.get_num_threads(), sides.exponential
+            run(*sizes, *map(Tensor.data_ptr, (x, y, v, given, *into)))
+            into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
         else:
+            into_query, into_key, into_vector = map(torch.zeros_like, (query_side, key_side, vector))
             _backward_blocks(sides, given.view(-1, *given.shape[-2:]), into_query, into_key, into_vector)
-        slope = 4 * vector
-        return (
-            into_query.mul_(slope).view(query.shape),
-            into_key.mul_(slope).view(key.shape),
-            into_vector.mul_(2).sub_(given.sum()),
-            None,
-            None,
-        )
+            slope = 4 * vector
+            into_query.mul_(slope), into_key.mul_(slope)
+        return into_query.view(query.shape), into_key.view(key.shape), into_vector.mul_(2).sub_(given.sum())
 
 
 def _backward_blocks(sides: Sides, given: Tensor, into_query: Tensor, into_key: Tensor, into_vector: Tensor) -> None:
     """Sums of g r (1 − r) over keys and over queries, and of g r over both, for r = σ(2 (a + b))."""
-    for (items, rows, columns), ratio in _blocks(sides):
-        part = given[items, rows, columns]
-        into_vector.addmv_(ratio.flatten(0, 2).t(), part.flatten())
-        steep = torch.addcmul(ratio, ratio, ratio, value=-1, out=ratio)
-        into_query[items, rows] += torch.matmul(part.unsqueeze(-2), steep).squeeze(-2)
-        into_key[items, columns] += steep.mul_(part.unsqueeze(-1)).sum(1)
+    # Products with the vectors g would save a pass; as torch has them, they take longer than the pass and the sum.
+    held = sides.query.new_empty(0)
+    for (items, rows, columns), ratio in _blocks(sides, _BLOCK // 2):
+        if held.numel() < ratio.numel():
+            held = torch.empty_like(ratio).flatten()
+        part = torch.mul(ratio, given[items, rows, columns].unsqueeze(-1), out=held[: ratio.numel()].view(ratio.shape))
+        into_vector += part.sum(2).sum((0, 1))
+        part.addcmul_(part, ratio, value=-1)
+        into_query[items, rows] += part.sum(2)
+        into_key[items, columns] += part.sum(1)
 
 
-def _blocks(sides: Sides) -> Iterator[tuple[tuple[slice, slice, slice], Tensor]]:
+def _blocks(sides: Sides, size: int) -> Iterator[tuple[tuple[slice, slice, slice], Tensor]]:
     """Where a block of pairs lies (items, queries, keys), and `σ(2 (a + b))` of it; the next block overwrites it."""
     (items, queries, hidden), keys = sides.query.shape, sides.key.shape[1]
-    columns = min(keys, max(1, _BLOCK // hidden))
-    rows = min(queries, max(1, _BLOCK // (columns * hidden)))
-    several = max(1, _BLOCK // (rows * columns * hidden)) if rows == queries and columns == keys else 1
+    columns = min(keys, max(1, size // hidden))
+    rows = min(queries, max(1, size // (columns * hidden)))
+    several = max(1, size // (rows * columns * hidden)) if rows == queries and columns == keys else 1
     held = sides.query.new_empty(min(several, items) * rows * columns * hidden)
     one = sides.query.new_ones(())
     for item in range(0, items, several):
@@ -172,28 +188,29 @@ def _blocks(sides: Sides) -> Iterator[tuple[tuple[slice, slice, slice], Tensor]]
 # --- the two sides --------------------------------------------------------------------------------------------------
 
 
-def _sides(query: Tensor, key: Tensor, prepared: bool) -> Sides:
+def sides_of(query: Tensor, key: Tensor, prepared: bool) -> Sides:
+    """What the pairs of these queries and keys are made from; see the head of this file."""
     reach, cut = _REACH[query.dtype]
     narrow = (_kept_of if prepared else _narrow)(key, reach)
     if narrow is not None:
-        return Sides(_exponential(query, cut), narrow, True)
+        return Sides(_exponential(query, cut)[0], narrow, True)
     query, key = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
     narrow = _narrow(query, reach)
     if narrow is not None:
-        return Sides(narrow, _exponential(key, cut), True)
+        return Sides(narrow, _exponential(key, cut)[0], True)
     for here, there, swapped in ((key, query, False), (query, key, True)):
         middle = (here.amax(-2, keepdim=True) + here.amin(-2, keepdim=True)) / 2
         narrow = _narrow(here - middle, reach)
         if narrow is not None:
-            other = _exponential(there + middle, cut)
+            other = _exponential(there + middle, cut)[0]
             return Sides(narrow, other, True) if swapped else Sides(other, narrow, True)
-    return Sides(query, key, False)  # not doubled: the largest numbers may yet cancel
+    return Sides(query.contiguous(), key.contiguous(), False)  # not doubled: the largest numbers may yet cancel
 
 
 def _narrow(side: Tensor, reach: float) -> Tensor | None:
     """The exponentials of a side if it is narrow."""
-    # Where there is a NaN it is the largest, and not at most anything.
-    return _exponential(side, reach) if torch.linalg.vector_norm(side, torch.inf) <= reach else None
+    made, largest = _exponential(side, reach)
+    return made if largest <= reach else None  # a NaN is not at most anything
 
 
 def _kept_of(key: Tensor, reach: float) -> Tensor | None:
@@ -207,23 +224,42 @@ def _kept_of(key: Tensor, reach: float) -> Tensor | None:
     return kept.key
 
 
-def _exponential(side: Tensor, cut: float) -> Tensor:
-    return side.reshape(-1, *side.shape[-2:]).clamp(-cut, cut).mul_(-2).exp_()
+def _exponential(side: Tensor, cut: float) -> tuple[Tensor, float]:
+    """`e^(−2x)` of a side, `(items, positions, hidden)`, cut off at ±cut; and the largest |x|, NaN where one is."""
+    side = side.reshape(-1, *side.shape[-2:])
+    run = loop("additive", "side", side.dtype)
+    if run:
+        side = side.contiguous()
+        made = torch.empty_like(side)
+        return made, run(side.numel(), torch.get_num_threads(), cut, side.data_ptr(), made.data_ptr())
+    return side.clamp(-cut, cut).mul_(-2).exp_(), float(torch.linalg.vector_norm(side, torch.inf))
 
 
-# --- the compiled loop ----------------------------------------------------------------------------------------------
+# --- the compiled loops ---------------------------------------------------------------------------------------------
+
+_SIDES = [ctypes.c_int64] * 5 + [ctypes.c_bool] + [ctypes.c_void_p] * 3
 
 
-def _loop(way: str, sides: Sides) -> Callable[..., None] | None:
-    """The compiled loop of this way as a function of tensors, None where there's none."""
-    library = compiler.library("additive") if sides.exponential else None
-    if library is None:
-        return None
-    run = getattr(library, f"additive_{way}_{str(sides.query.dtype).removeprefix('torch.')}")
-    run.restype = None
-    sizes = *sides.query.shape[:2], *sides.key.shape[1:], torch.get_num_threads()
+def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
+    """A loop of a library for numbers of a type, None where there's none; tensors are given by their addresses."""
+    library = compiler.library(name)
+    return None if library is None else _typed(library, f"{name}_{way}", dtype)
 
-    def loop(*tensors: Tensor) -> None:
-        run(*map(ctypes.c_int64, sizes), *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors))
 
-    return loop
+@functools.cache
+def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
+    run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
+    number = ctypes.c_float if dtype == torch.float32 else ctypes.c_double
+    run.argtypes = {
+        "additive_side": [ctypes.c_int64, ctypes.c_int64, number, ctypes.c_void_p, ctypes.c_void_p],
+        "additive_forward": [*_SIDES, ctypes.c_void_p],
+        "additive_backward": [*_SIDES, *[ctypes.c_void_p] * 4],
+    }[name]
+    run.restype = number if name == "additive_side" else None
+    return run
+
+
+def padded(rows: Tensor) -> Tensor:
+    """Rows of whole vectors, as wide as any processor's: 0 behind their end."""
+    more = -rows.shape[-1] % (64 // rows.element_size())
+    return F.pad(rows, (0, more)) if more else rows.contiguous()

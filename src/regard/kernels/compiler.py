@@ -30,7 +30,11 @@ def compiler() -> list[str] | None:
     """The command of the C++ compiler, None where there is none or it's switched off."""
     if os.environ.get(SWITCH) == "0":
         return None
-    given = shlex.split(os.environ.get("CXX", ""))
+    named = os.environ.get("CXX", "")
+    try:
+        given = shlex.split(named)
+    except ValueError:  # a quotation mark without its partner: no such command, which the build will tell
+        return [named]
     for command in [given] if given else [["c++"], ["g++"], ["clang++"]]:
         if shutil.which(command[0]):
             return command

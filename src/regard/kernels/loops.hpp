@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -87,8 +88,45 @@ inline T sum(Vec<T> numbers) {
     for (int i = 0; i < kLanes<T>; ++i) total += numbers[i];
     return total;
 }
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define REGARD_SHUFFLES
+#endif
+#endif
+#ifdef REGARD_SHUFFLES
+// Of two vectors in groups of kGroup partial sums, one vector of twice as many groups, half as long.
+template <typename T, int kGroup, int... I>
+inline Vec<T> folded(Vec<T> one, Vec<T> other, std::integer_sequence<int, I...>) {
+    constexpr int half = kGroup / 2;
+    return __builtin_shufflevector(one, other, (I / half * kGroup + I % half)...) +
+           __builtin_shufflevector(one, other, (I / half * kGroup + I % half + half)...);
+}
+template <typename T, int kGroup = 2>
+inline Vec<T> totals(const Vec<T>* of) {
+    constexpr int L = kLanes<T>;
+    if constexpr (kGroup > L) {
+        return *of;
+    } else {  // of the first half of the vectors and of the second
+        constexpr int each = L / kGroup;
+        return folded<T, kGroup>(totals<T, 2 * kGroup>(of), totals<T, 2 * kGroup>(of + each),
+                                 std::make_integer_sequence<int, L>{});
+    }
+}
+#else
+// The sum of each of kLanes vectors, side by side.
+template <typename T>
+inline Vec<T> totals(const Vec<T>* of) {
+    Vec<T> found;
+    for (int i = 0; i < kLanes<T>; ++i) found[i] = sum<T>(of[i]);
+    return found;
+}
+#endif
 template <typename T>
 inline T largest(Vec<T> numbers) {
+#ifdef __AVX512F__
+    if constexpr (std::is_same_v<T, float>) return _mm512_reduce_max_ps((__m512)numbers);
+    if constexpr (std::is_same_v<T, double>) return _mm512_reduce_max_pd((__m512d)numbers);
+#endif
     T found = numbers[0];
     for (int i = 1; i < kLanes<T>; ++i) found = found > numbers[i] ? found : numbers[i];
     return found;
@@ -106,6 +144,16 @@ inline Vec<T> inverse(Vec<T> x) {
     return 1 / x;
 }
 
+// Adding it rounds to whole numbers, 1.5 · 2^23 (2^52), and leaves n plus the exponent of 1 in the last bits.
+template <typename T>
+constexpr T kMagic = std::is_same_v<T, float> ? T(12582912.0 + 127) : T(6755399441055744.0 + 1023);
+
+// 2^n, of n + kMagic. (Multiplying by it, a NaN stays one; adding n to an exponent could make a number of it.)
+template <typename T>
+inline Vec<T> whole_power(Vec<T> shifted) {
+    return (Vec<T>)((typename Wide<T>::Integers)shifted << (sizeof(T) == 4 ? 23 : 52));
+}
+
 // e^x for x ≤ 88 (float) or 709 (double), to about one unit in the last place; 0 where the answer would be no normal
 // number, NaN of NaN. x = n ln 2 + r, and e^r is its Taylor series for |r| ≤ ln 2 / 2.
 template <typename T>
@@ -114,8 +162,7 @@ inline Vec<T> exponential(Vec<T> x) {
     constexpr T lowest = narrow ? T(-87.3) : T(-708.3);
     constexpr T high = narrow ? T(0.693359375) : T(6.93145751953125e-1);  // ln 2, its first digits
     constexpr T low = narrow ? T(-2.12194440e-4) : T(1.42860682030941723212e-6);
-    constexpr T magic = narrow ? T(12582912.0) : T(6755399441055744.0);  // 1.5 · 2^23 (2^52): adding it rounds
-    using Integers = typename Wide<T>::Integers;
+    constexpr T magic = kMagic<T>;
     Vec<T> shifted = x * T(1.44269504088896340736) + magic;
     Vec<T> n = shifted - magic;
     Vec<T> r = (x - n * high) - n * low;
@@ -136,11 +183,35 @@ inline Vec<T> exponential(Vec<T> x) {
     Vec<T> value = all<T>(inverse_factorial[terms - 1]);
 #pragma GCC unroll 16
     for (int i = terms - 2; i >= 0; --i) value = value * r + inverse_factorial[i];
-    constexpr int mantissa = narrow ? 23 : 52;
-    // The whole number stands in the last bits of `shifted`: moved up it is added to the exponent.
-    Integers power = (Integers)shifted << mantissa;
-    value = (Vec<T>)((Integers)value + power);
-    return x < lowest ? Vec<T>{} : value;
+    return x < lowest ? Vec<T>{} : value * whole_power<T>(shifted);
+}
+
+// 2^x for x < 128 (float) or 1024 (double), as exact and with the same edges as `exponential`, and cheaper.
+template <typename T>
+inline Vec<T> power_of_two(Vec<T> x) {
+    constexpr bool narrow = std::is_same_v<T, float>;
+    constexpr T lowest = narrow ? T(-126) : T(-1022);
+    Vec<T> shifted = x + kMagic<T>;
+    Vec<T> r = x - (shifted - kMagic<T>);
+    // float: the polynomial whose largest relative error is least for |r| ≤ 1/2, 9e-8; double: the Taylor series, 2e-16.
+    constexpr int terms = narrow ? 6 : 13;
+    constexpr T factors[] = {1,
+                             narrow ? T(0.6931470036506653) : T(0.6931471805599453),
+                             narrow ? T(0.24022242426872253) : T(0.2402265069591007),
+                             narrow ? T(0.05550733581185341) : T(0.05550410866482158),
+                             narrow ? T(0.009671512991189957) : T(0.009618129107628477),
+                             narrow ? T(0.001326472731307149) : T(0.0013333558146428443),
+                             T(0.0001540353039338161),
+                             T(1.5252733804059841e-05),
+                             T(1.321548679014431e-06),
+                             T(1.01780860092397e-07),
+                             T(7.054911620801123e-09),
+                             T(4.4455382718708116e-10),
+                             T(2.5678435993488206e-11)};
+    Vec<T> value = all<T>(factors[terms - 1]);
+#pragma GCC unroll 16
+    for (int i = terms - 2; i >= 0; --i) value = value * r + factors[i];
+    return x < lowest ? Vec<T>{} : value * whole_power<T>(shifted);
 }
 
 // --- products -------------------------------------------------------------------------------------------------------
@@ -171,9 +242,9 @@ inline void strip(int64_t rows, int64_t depth, const T* a, int64_t am, int64_t a
                   int64_t cm) {
     int64_t m = 0;
     for (; m + M <= rows; m += M) product<T, M, N, kAdd>(depth, a + m * am, am, ak, b, bk, c + m * cm, cm);
+    constexpr int fewer = M > 8 ? 8 : M > 4 ? 4 : M / 2;
     if constexpr (M > 1)
-        if (m < rows)
-            strip<T, M / 2, N, kAdd>(rows - m, depth, a + m * am, am, ak, b, bk, c + m * cm, cm);
+        if (m < rows) strip<T, fewer, N, kAdd>(rows - m, depth, a + m * am, am, ak, b, bk, c + m * cm, cm);
 }
 
 // C (rows × columns) = [C +] A · B, where columns is a multiple of a vector's numbers; see `product`.
