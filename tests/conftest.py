@@ -17,3 +17,14 @@ from jaxtyping import install_import_hook  # noqa: E402
 
 # The hook must be in place before regard's modules are imported, so nothing above imports them.
 _hook = install_import_hook("regard", "typecheck.checked")
+
+
+def pytest_collection_modifyitems(items):
+    """Tests for a GPU run wherever one is at hand, unasked."""
+    import pytest
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
