@@ -84,19 +84,23 @@ def linear_attention(
     """
     phi = _feature_map(feature_map)
     seen = _seen(query, key, value, keep)
+    group = _Group.of(query, key)
+    # The quick way looks at the numbers on its way through them, and is left where one is not finite.
+    if kernel.serves(query):
+        found = _quick(group, phi, query, key, value, None, keep, causal)
+        if found is not None:
+            return group.undo(found.context).to(value.dtype)
     # What is not finite must not touch the queries that do not see it, and turns those that do to NaN.
     key, spoiled_key = finite_rows(key)
     clean, spoiled_value = finite_rows(value)
     query, spoiled_query = finite_rows(query)
     spoiled = (spoiled_key | spoiled_value) & seen
-    group = _Group.of(query, key)
-    read = _read_causal if causal else kernel.read_all
-    with full_precision(query):  # sums over the whole length
-        features, values = group.keys(_hide(phi(wide(key)), seen)), group.keys(_hide(wide(clean), seen))
-        context = group.undo(read(group.queries(phi(wide(query))), features, values))
+    found = _quick(group, phi, query, key, clean, None, keep, causal) if kernel.serves(query) else None
+    context = found.context if found is not None else _slow(group, phi, query, key, clean, seen, causal)
     reach = _up_to if causal else _anywhere
     spoiled, seen = (group.repeat(reach(flag, query.shape[-2])) for flag in (spoiled, seen))
-    return torch.where((spoiled | (spoiled_query & seen)).unsqueeze(-1), torch.nan, context).to(value.dtype)
+    silenced = (spoiled | (spoiled_query & seen)).unsqueeze(-1)
+    return torch.where(silenced, torch.nan, group.undo(context)).to(value.dtype)
 
 
 def linear_step(
@@ -126,18 +130,22 @@ def linear_step(
     phi = _feature_map(feature_map)
     seen = _seen(query, key, value, keep)
     group = _Group.of(query, key)
+    if query.shape[-2] > 1 and kernel.serves(query):
+        found = _quick(group, phi, query, key, value, state, keep, causal=True)
+        if found is not None:
+            return group.undo(found.context).to(value.dtype), LinearState(group.undo_heads(found.memory))
     # Hidden keys are cleared before φ as well: the gradient of φ at NaN is NaN, and 0 · NaN is NaN.
-    values = group.keys(_hide(wide(value), seen))
-    memory = None if state is None else group.keys(state.memory)
+    values = group.heads(_hide(wide(value), seen)).unsqueeze(2)
+    memory = None if state is None else group.heads(state.memory).unsqueeze(2)
     chunk = kernel.CHUNK if query.shape[-2] > 1 else 1
     with full_precision(query):
-        features = group.keys(_hide(phi(_hide(wide(key), seen)), seen))
+        features = group.heads(_hide(phi(_hide(wide(key), seen)), seen)).unsqueeze(2)
         context, memory = kernel.read_past(group.queries(phi(wide(query))), features, values, memory, chunk)
-    return group.undo(context).to(value.dtype), LinearState(memory.squeeze(2) if group.size else memory)
+    return group.undo(context).to(value.dtype), LinearState(group.undo_heads(memory.squeeze(2)))
 
 
 class _Group(NamedTuple):
-    """Heads that share a key head as one more axis, (batch, key_heads, size, …), so that no key is copied."""
+    """Heads that share a key head as an axis, (batch, key_heads, size, …), so that no key is copied; 0: no heads."""
 
     size: int
 
@@ -146,27 +154,55 @@ class _Group(NamedTuple):
         return cls(query.shape[1] // key.shape[1] if query.ndim == 4 else 0)
 
     def queries(self, tensor: Tensor) -> Tensor:
-        return tensor.unflatten(1, (-1, self.size)) if self.size else tensor
+        return tensor.unflatten(1, (-1, self.size)) if self.size else tensor[:, None, None]
 
-    def keys(self, tensor: Tensor) -> Tensor:
-        return tensor.unsqueeze(2) if self.size else tensor
+    def heads(self, tensor: Tensor) -> Tensor:
+        return tensor if self.size else tensor.unsqueeze(1)
 
     def undo(self, tensor: Tensor) -> Tensor:
-        return tensor.flatten(1, 2) if self.size else tensor
+        return tensor.flatten(1, 2) if self.size else tensor[:, 0, 0]
+
+    def undo_heads(self, tensor: Tensor) -> Tensor:
+        return tensor if self.size else tensor.squeeze(1)
 
     def repeat(self, flags: Tensor) -> Tensor:
         return flags.repeat_interleave(self.size, dim=1) if self.size else flags
 
 
-def _read_causal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Unequal lengths as `masks.causal()` has them: the last query stands at the last key."""
-    queries, keys = query.shape[-2], key.shape[-2]
-    early = max(keys - queries, 0)
-    memory = kernel.summed(key[..., :early, :], value[..., :early, :])
-    before = (0, 0, max(queries - keys, 0), 0)  # the first queries of too many stand before every key
-    key, value = F.pad(key[..., early:, :], before), F.pad(value[..., early:, :], before)
-    context, _ = kernel.read_past(query, key, value, memory)
-    return context
+def _quick(
+    group: _Group,
+    phi: FeatureMap,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    state: LinearState | None,
+    keep: Tensor | None,
+    causal: bool,
+) -> kernel.Read | None:
+    """Context and memory in the kernel's groups; None where something real is not finite, or types differ."""
+    query, key, value = wide(query), wide(key), wide(value)
+    if not query.dtype == key.dtype == value.dtype or query.shape[0] != key.shape[0]:
+        return None
+    elu = phi is elu_plus_one
+    with full_precision(query):  # sums over the whole length
+        if not elu:
+            if keep is not None:  # cleared before φ: its gradient at NaN is NaN, and 0 · NaN is NaN
+                key = _hide(key, _for_heads(keep, key))
+            query, key = phi(query), phi(key)
+        three = group.queries(query), group.heads(key), group.heads(value)
+        memory = None if state is None else group.heads(state.memory).to(query.dtype)
+        found = kernel.read(*three, memory=memory, keep=keep, causal=causal, elu=elu)
+    return found if found.finite else None
+
+
+def _slow(
+    group: _Group, phi: FeatureMap, query: Tensor, key: Tensor, value: Tensor, seen: Tensor, causal: bool
+) -> Tensor:
+    """The context in the kernel's groups by torch's own operations, for calls of any kind."""
+    with full_precision(query):
+        features, values = group.heads(_hide(phi(wide(key)), seen)), group.heads(_hide(wide(value), seen))
+        call = kernel.Call(group.queries(phi(wide(query))), features, values, None, None, causal, elu=False)
+        return kernel.formula(call)[0]
 
 
 def _anywhere(flags: Tensor, queries: int) -> Tensor:
@@ -197,6 +233,10 @@ def _seen(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Ten
         raise MaskError(f"keep must be bool, True at real keys; it is {keep.dtype}. Use keep.bool()")
     if keep.shape != (key.shape[0], key.shape[-2]):
         raise ShapeError(f"keep has shape {tuple(keep.shape)}, expected {(key.shape[0], key.shape[-2])}: {shapes}")
+    return _for_heads(keep, key)
+
+
+def _for_heads(keep: Tensor, key: Tensor) -> Tensor:
     return (keep if key.ndim == 3 else keep.unsqueeze(1)).expand(key.shape[:-1])
 
 

@@ -1,0 +1,252 @@
+"""Linear attention chunk by chunk with torch's own calls: what a chunk makes stays in a cache, and is made again
+backwards.
+
+Within a chunk the scores are formed; what lies before it is read from running sums (Katharopoulos 2020, equations 9 to
+15). The compiled loop of `linear.cpp` does the same.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+CHUNK = 64
+"""Positions whose scores are formed."""
+
+_MOST = 2**17
+"""Numbers of a chunk's features over all heads of some items: half a mebibyte of float32."""
+
+
+class Call(NamedTuple):
+    """One call, in one type of numbers.
+
+    Attributes:
+        query: (batch, heads, group, queries, width).
+        key: (batch, heads, keys, width).
+        value: (batch, heads, keys, value_dim).
+        memory: the sums before the first key, (batch, heads, width, value_dim + 1), or None.
+        keep: (batch, keys), True at real keys, or None.
+        causal: the last query stands at the last key; otherwise every query reads every key.
+        elu: φ is elu + 1; otherwise query and key are features already.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    memory: Tensor | None
+    keep: Tensor | None
+    causal: bool
+    elu: bool
+
+    def of(self, items: slice) -> "Call":
+        """The call of some items."""
+        some = (None if each is None else each[items] for each in self[:5])
+        return Call(*some, self.causal, self.elu)
+
+    @property
+    def early(self) -> int:
+        """Keys that are before every query."""
+        queries, keys = self.query.shape[-2], self.key.shape[-2]
+        return max(keys - queries, 0) if self.causal else keys
+
+    @property
+    def lone(self) -> int:
+        """The first queries, which have no key at their position. What is neither early nor lone stands in pairs."""
+        queries, keys = self.query.shape[-2], self.key.shape[-2]
+        return max(queries - keys, 0) if self.causal else queries
+
+
+class Made(NamedTuple):
+    """What a call gives: the context, what it was divided by, the sums after the last key, whether all was finite."""
+
+    context: Tensor
+    total: Tensor
+    memory: Tensor
+    finite: bool
+
+
+def forward(call: Call) -> Made:
+    """What all queries read."""
+    shape = call.query.shape[:-1]
+    context, total = call.query.new_empty(*shape, call.value.shape[-1]), call.query.new_empty(*shape, 1)
+    after = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
+    finite = True
+    for items in _some_items(call):
+        walk = _Walk(call.of(items))
+
+        def write(at: slice, read: Tensor) -> None:
+            read = walk.by_query(read)
+            all_of = read[..., -1:]
+            total[items, ..., at, :] = all_of
+            torch.mul(read[..., :-1], _inverse(all_of), out=context[items, ..., at, :])
+
+        for held, values, _ in walk.keys(0, walk.early):
+            walk.sums.baddbmm_(held.mT, values)
+        for asked, at in walk.queries(0, walk.lone):
+            write(at, torch.bmm(asked, walk.sums))
+        pairs = zip(walk.keys(walk.early), walk.queries(walk.lone), strict=True)
+        for (held, values, _), (asked, at) in pairs:
+            read = torch.bmm(asked, walk.sums)
+            write(at, read.baddbmm_(walk.lower(torch.bmm(asked, held.mT)), values))
+            walk.sums.baddbmm_(held.mT, values)
+        after[items] = walk.sums.view_as(after[items])
+        finite = finite and walk.finite()
+    return Made(context, total, after, finite)
+
+
+def backward(
+    call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of query, key, value and memory from those of the context and of the sums after the last key."""
+    found = *(one.new_empty(one.shape) for one in (call.query, call.key, call.value)), None
+    into_memory = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
+    for items in _some_items(call):
+        above = None if given_memory is None else given_memory[items]
+        walk = _Backwards(call.of(items), context[items], total[items], given[items], above)
+        walk.to_queries(found[0][items])
+        into_memory[items] = walk.to_keys(found[1][items], found[2][items]).view_as(into_memory[items])
+    return found[0], found[1], found[2], into_memory
+
+
+class _Walk:
+    """The chunks of a call: features and values, heads and items as one axis, a group's queries one after another."""
+
+    def __init__(self, call: Call) -> None:
+        self.call, self.early, self.lone = call, call.early, call.lone
+        self.strange = call.query.new_zeros(())  # not finite once a query or key was not
+        columns = call.value.shape[-1] + 1
+        sums = call.key.new_zeros(*call.key.shape[:2], call.key.shape[-1], columns)
+        if call.memory is not None:
+            sums.copy_(call.memory)
+        self.sums = sums.flatten(0, 1)
+        self.values = call.value.new_ones(*call.value.shape[:2], CHUNK, columns)
+
+    def finite(self) -> bool:
+        # A value that is not finite shows in the sums, also beside a feature of 0.
+        return bool(torch.isfinite(self.strange) & torch.isfinite(self.sums).all())
+
+    def queries(self, start: int, stop: int | None = None) -> Iterator[tuple[Tensor, slice]]:
+        """Features (items · heads, group · size, width), and where they stand."""
+        stop = self.call.query.shape[-2] if stop is None else stop
+        for at in _chunks(start, stop):
+            yield self.features_of_queries(at), at
+
+    def features_of_queries(self, at: slice) -> Tensor:
+        rows = self.call.query[..., at, :]
+        self.strange += rows.sum()
+        return self._features(rows).flatten(2, 3).flatten(0, 1)
+
+    def keys(self, start: int, stop: int | None = None) -> Iterator[tuple[Tensor, Tensor, slice]]:
+        """Features (items · heads, size, width), values with a column of ones, 0 where hidden; and where they stand."""
+        stop = self.call.key.shape[-2] if stop is None else stop
+        for at in _chunks(start, stop):
+            yield *self.features_of_keys(at), at
+
+    def features_of_keys(self, at: slice) -> tuple[Tensor, Tensor]:
+        rows, given = self.call.key[..., at, :], self.call.value[..., at, :]
+        values = self.values[..., : rows.shape[-2], :]
+        if self.call.keep is None:
+            self.strange += rows.sum()
+            values[..., :-1] = given
+            return self._features(rows).flatten(0, 1), values.flatten(0, 1)
+        hidden = ~self.call.keep[:, None, at, None]
+        rows = rows.masked_fill(hidden, 0.0)
+        self.strange += rows.sum()
+        values[..., :-1] = given
+        values[..., -1] = 1.0
+        held = self._features(rows).masked_fill(hidden, 0.0)
+        return held.flatten(0, 1), values.masked_fill_(hidden, 0.0).flatten(0, 1)
+
+    def _features(self, rows: Tensor) -> Tensor:
+        """elu + 1 without a gradient of its own: 1 + x or eˣ, exactly."""
+        return rows.clamp(max=0).exp_().add_(rows.clamp(min=0)) if self.call.elu else rows
+
+    def lower(self, pairs: Tensor) -> Tensor:
+        """Nothing above the diagonal, (items · heads, group · size, size): what is later is not seen."""
+        size = pairs.shape[-1]
+        pairs.view(pairs.shape[0], -1, size, size).tril_()
+        return pairs
+
+    def by_query(self, rows: Tensor) -> Tensor:
+        """(items · heads, group · size, width) -> (items, heads, group, size, width)."""
+        lead = self.call.query.shape[:3]
+        return rows.view(*lead, rows.shape[1] // max(1, lead[2]), rows.shape[-1])
+
+
+class _Backwards(_Walk):
+    """The way back: from the first position to the last for the queries, then from the last to the first for keys."""
+
+    def __init__(
+        self, call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None
+    ) -> None:
+        super().__init__(call)
+        self.context, self.share, self.given, self.given_memory = context, _inverse(total), given, given_memory
+
+    def given_of(self, at: slice) -> Tensor:
+        """What numerator and denominator of the queries are given."""
+        numerator = self.given[..., at, :] * self.share[..., at, :]
+        denominator = (numerator * self.context[..., at, :]).sum(-1, keepdim=True).neg_()
+        return torch.cat((numerator, denominator), -1).flatten(2, 3).flatten(0, 1)
+
+    def through(self, slope: Tensor, features: Tensor) -> Tensor:
+        """Back through φ: the slope of elu + 1 is the feature or 1, the smaller one."""
+        return slope.mul_(features.clamp(max=1)) if self.call.elu else slope
+
+    def to_queries(self, into: Tensor) -> None:
+        for held, values, _ in self.keys(0, self.early):
+            self.sums.baddbmm_(held.mT, values)
+        for asked, at in self.queries(0, self.lone):
+            into[..., at, :] = self.by_query(self.through(torch.bmm(self.given_of(at), self.sums.mT), asked))
+        pairs = zip(self.keys(self.early), self.queries(self.lone), strict=True)
+        for (held, values, _), (asked, at) in pairs:
+            above = self.given_of(at)
+            slope = torch.bmm(above, self.sums.mT)
+            slope.baddbmm_(self.lower(torch.bmm(above, values.mT)), held)
+            into[..., at, :] = self.by_query(self.through(slope, asked))
+            self.sums.baddbmm_(held.mT, values)
+
+    def to_keys(self, into_key: Tensor, into_value: Tensor) -> Tensor:
+        """Also gives what the sums before the first key are given."""
+        call, sums = self.call, self.sums
+        sums.zero_() if self.given_memory is None else sums.copy_(self.given_memory.flatten(0, 1))
+
+        def write(at: slice, held: Tensor, to_key: Tensor, to_value: Tensor) -> None:
+            into_key[..., at, :] = self.through(to_key, held).view_as(into_key[..., at, :])
+            into_value[..., at, :] = to_value.view_as(into_value[..., at, :])
+            if call.keep is not None:
+                into_key[..., at, :].masked_fill_(~call.keep[:, None, at, None], 0.0)
+
+        shift = self.lone - self.early
+        for at in reversed(list(_chunks(self.early, call.key.shape[-2]))):
+            held, values = self.features_of_keys(at)
+            of_queries = slice(at.start + shift, at.stop + shift)
+            asked, above = self.features_of_queries(of_queries), self.given_of(of_queries)
+            slopes, scores = self.lower(torch.bmm(above, values.mT)), self.lower(torch.bmm(asked, held.mT))
+            to_key = torch.bmm(values, sums.mT).baddbmm_(slopes.mT, asked)
+            to_value = torch.bmm(held, sums[..., :-1]).baddbmm_(scores.mT, above[..., :-1])
+            write(at, held, to_key, to_value)
+            sums.baddbmm_(asked.mT, above)
+        for asked, at in self.queries(0, self.lone):
+            sums.baddbmm_(asked.mT, self.given_of(at))
+        for held, values, at in self.keys(0, self.early):
+            write(at, held, torch.bmm(values, sums.mT), torch.bmm(held, sums[..., :-1]))
+        return sums
+
+
+def _chunks(start: int, stop: int) -> Iterator[slice]:
+    for first in range(start, stop, CHUNK):
+        yield slice(first, min(first + CHUNK, stop))
+
+
+def _some_items(call: Call) -> Iterator[slice]:
+    """As many items at a time as stay in a cache."""
+    batch, heads, group, _, width = call.query.shape
+    most = max(1, _MOST // max(1, heads * group * CHUNK * width))
+    for first in range(0, batch, most):
+        yield slice(first, first + most)
+
+
+def _inverse(total: Tensor) -> Tensor:
+    """1 / total; 0 where nothing was seen, which then reads 0."""
+    return torch.where(total != 0, 1 / total, 0.0)
