@@ -4,6 +4,8 @@ Everything is computed in at least float32, inside autocast too: a half-precisio
 which softmax would turn into a factor of 1.6.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 from regard.kernels import additive as pairs
+from regard.kernels.calls import is_plain
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -171,12 +174,42 @@ def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
 def unit(vectors: Tensor) -> Tensor:
     """Each vector divided by its length; shorter than 1e-12 has no direction and becomes 0, with gradient 0."""
     vectors = wide(vectors)
+    if vectors.device.type == "cpu" and vectors.numel() and is_plain(vectors):
+        length = torch.linalg.vector_norm(vectors.detach(), dim=-1, keepdim=True)
+        if length.amin() > _NO_DIRECTION and length.amax() < torch.inf:  # as almost always
+            divided: Tensor = _Divided.apply(vectors, length)
+            return divided
+    return _unit_formula(vectors)
+
+
+_NO_DIRECTION = 1e-12
+
+
+def _unit_formula(vectors: Tensor) -> Tensor:
     if vectors.shape[-1]:
         # The square of 1e20 is no float32: long vectors are shortened first, which leaves their direction.
         vectors = vectors / vectors.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    has_direction = length > 1e-12
+    has_direction = length > _NO_DIRECTION
     return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
+
+
+class _Divided(torch.autograd.Function):
+    """Vectors divided by their lengths: few passes over them, where each one counts beside fast products."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, length: Tensor) -> Tensor:
+        made = vectors / length
+        ctx.save_for_backward(vectors, made, length)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, None]:
+        vectors, made, length = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a derivative of this one is wanted
+            return torch.autograd.grad(_unit_formula(vectors), vectors, given, create_graph=True)[0], None
+        along = torch.linalg.vecdot(given, made).unsqueeze(-1)
+        return torch.addcmul(given, made, along, value=-1).div_(length), None
 
 
 def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor:

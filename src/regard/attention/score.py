@@ -237,6 +237,8 @@ class Cosine(DotProduct):
         right = prepared.projected
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
+        if not isinstance(self.strength, Tensor):
+            return unit(query), right, float(self.strength)
         return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
 
 
