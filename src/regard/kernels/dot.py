@@ -1,0 +1,210 @@
+"""Softmax of dot products in one compiled loop: what `scaled_dot_product_attention` computes, and what it does slowly.
+
+Torch's fused kernel refuses dropout, a bias that is learned, three axes, a last stride that is not 1 and values of
+another width, and knows no lengths or windows. The loop (`dot.cpp`) packs keys and values as it wants them, so that
+none of this costs much, and computes no tile of queries × keys that is hidden. The way back makes the weights again;
+dropout draws from a counter, so that it finds the same draws.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.kernels import compiler
+from regard.kernels.calls import is_plain
+
+_FAR = 2**40  # a window beyond all keys
+_STEPS = 2**32  # dropout's rate is a multiple of this part of 1
+_NO_VIEW = (0, 0, 0, 0, 0)
+_KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+class Visible(NamedTuple):
+    """Who sees whom; all parts must agree.
+
+    Attributes:
+        causal: query i sees no key beyond i + offset.
+        offset: the key at which query 0 stands.
+        window: query i sees the keys i + offset − left … i + offset + right, or None for all.
+        lengths: the keys of each item that are real and come first, or None for all.
+        keep: what may be seen, broadcastable to (batch, [heads,] queries, keys), or None for all.
+    """
+
+    causal: bool
+    offset: int
+    window: tuple[int, int] | None
+    lengths: Sequence[int] | None
+    keep: Bool[Tensor, "..."] | None
+
+
+def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the loop takes this call: a plain one on a CPU, all of one type, where the loop could be built."""
+    kind = query.dtype
+    if query.device.type != "cpu" or kind not in _KINDS or key.dtype is not kind or value.dtype is not kind:
+        return False
+    return is_plain(query) and _loop("forward", kind) is not None
+
+
+def attention(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    value: Float[Tensor, "*key_lead keys value_dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    dropout: float,
+) -> Float[Tensor, "*lead queries value_dim"]:
+    """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
+
+    Args:
+        query: what asks, `(batch, [heads,] queries, dim)`, of any strides.
+        key: what is compared; its heads divide the query's.
+        value: what is read.
+        visible: who sees whom. What is hidden must be finite.
+        bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
+        scale: of the products.
+        dropout: the rate, rounded to a multiple of 2^-32.
+
+    Returns:
+        The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
+        that may see nothing reads 0, and so does one whose scores are all −inf.
+    """
+    work = torch.float64 if query.dtype is torch.float64 else torch.float32
+    bias = None if bias is None else bias.to(work)
+    call = _Call(visible, scale, round(dropout * _STEPS), int(torch.randint(2**62, ())) if dropout > 0 else 0)
+    inputs = (query, key, value, bias)
+    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs):
+        context: Tensor = _Dot.apply(*inputs, visible.keep, call)
+        return context
+    return _forward(*inputs, visible.keep, call, None)
+
+
+class _Call(NamedTuple):
+    visible: Visible
+    scale: float
+    dropped: int  # of 2^32 weights
+    seed: int
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
+    ) -> Tensor:
+        work = torch.float64 if query.dtype is torch.float64 else torch.float32
+        normalizer = torch.empty(query.shape[:-1], dtype=work)
+        context = _forward(query, key, value, bias, keep, call, normalizer)
+        ctx.save_for_backward(query, key, value, bias, keep, context, normalizer)
+        ctx.call = call
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        into = [
+            torch.empty(one.shape, dtype=one.dtype) if asked else None
+            for one, asked in zip((query, key, value), wanted, strict=False)
+        ]
+        to_bias = torch.zeros(bias.shape, dtype=bias.dtype) if wanted[3] else None
+        numbers, held = _numbers(query, key, value, bias, keep, ctx.call)
+        lead = _lead(query, key)
+        numbers += [context.data_ptr(), normalizer.data_ptr(), *_view(upstream)]
+        numbers += [0 if one is None else one.data_ptr() for one in into]
+        numbers += [*(_NO_VIEW if to_bias is None else _view(to_bias, lead)), 0 if bias is None else bias.numel()]
+        _run("backward", query.dtype, numbers, ctx.call.scale)
+        del held
+        return *into, to_bias, None, None
+
+
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    call: _Call,
+    normalizer: Tensor | None,
+) -> Tensor:
+    context = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
+    numbers, held = _numbers(query, key, value, bias, keep, call)
+    numbers += [context.data_ptr(), 0 if normalizer is None else normalizer.data_ptr()]
+    _run("forward", query.dtype, numbers, call.scale)
+    del held
+    return context
+
+
+# --- the compiled loop ----------------------------------------------------------------------------------------------
+
+_SIZE = 64  # 64-bit numbers of a call, those at the end 0 where a loop has no use for them
+_Numbers = ctypes.c_int64 * _SIZE
+
+
+def _loop(way: str, kind: torch.dtype) -> Callable[..., None] | None:
+    """The compiled loop, None where there's none (some compilers know no float16)."""
+    library = compiler.library("dot")
+    loop: Callable[..., None] | None = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
+    return loop
+
+
+def _run(way: str, kind: torch.dtype, numbers: list[int], scale: float) -> None:
+    loop = _loop(way, kind)
+    assert loop is not None
+    loop(_Numbers(*numbers), ctypes.c_double(scale))
+
+
+def _numbers(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
+) -> tuple[list[int], Any]:
+    """The first numbers of a call, as `dot_call.hpp` has them, and what they point to beside the tensors."""
+    visible = call.visible
+    lead = _lead(query, key)
+    before, after = (_FAR, _FAR) if visible.window is None else visible.window
+    if visible.causal:
+        after = min(after, 0)
+    lengths = None if visible.lengths is None else (ctypes.c_int64 * len(visible.lengths))(*visible.lengths)
+    batch, heads, queries, keys = lead
+    numbers = [
+        batch,
+        heads,
+        key.shape[1] if key.ndim == 4 else 1,
+        queries,
+        keys,
+        query.shape[-1],
+        value.shape[-1],
+        torch.get_num_threads(),
+        visible.offset,
+        min(before, _FAR),
+        min(after, _FAR),
+        0 if lengths is None else ctypes.addressof(lengths),
+        call.dropped,
+        call.seed,
+        *_view(query),
+        *_view(key),
+        *_view(value),
+        *(_NO_VIEW if keep is None else _view(keep, lead)),
+        *(_NO_VIEW if bias is None else _view(bias, lead)),
+    ]
+    return numbers, lengths
+
+
+def _lead(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
+    """(batch, heads, queries, keys)"""
+    return query.shape[0], query.shape[1] if query.ndim == 4 else 1, query.shape[-2], key.shape[-2]
+
+
+def _view(tensor: Tensor, to: tuple[int, int, int, int] | None = None) -> tuple[int, ...]:
+    """Where a tensor begins and its steps by item, head, row and column: 0 where it's the same for all of `to`."""
+    steps: tuple[int, ...] = tensor.stride()
+    if to is not None:
+        steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, steps, strict=True))
+        if tensor.ndim < 3:
+            steps = (0,) * (4 - tensor.ndim) + steps
+    return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))
