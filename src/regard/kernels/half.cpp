@@ -1,0 +1,571 @@
+// Attention of bfloat16 and float16 by the processor's matrix unit (AMX), forward.
+//
+// A tile product multiplies bfloat16 numbers and adds up in float32. A float16 number is the sum of two bfloat16 (its 11
+// bits are 8 and 3), so that products of float16 are sums of products of parts, exact as well.
+//
+// Scores are made the wrong way round, keys by queries: a vector then holds one key's scores for 16 queries, and maxima,
+// sums and masks need nothing across a vector. The context is made as values' dims by queries and turned at the end.
+// Keys are gone through in blocks, with the running maximum and sum of Milakov & Gimelshein (2018).
+
+#include "loops.hpp"
+
+struct Call {  // half.py's _Call
+    int64_t batch, heads, key_heads, queries, keys, dim, width;
+    int64_t causal, offset, windowed, left, right, threads;
+    int64_t query_strides[4], key_strides[4], value_strides[4];  // in numbers
+    double scale;
+    const uint16_t *query, *key, *value;
+    const int64_t* lengths;  // null: all keys
+    uint16_t* context;       // (batch, heads, queries, width), contiguous
+    float* logsumexp;        // (batch, heads, queries)
+    char* room;              // half_room's bytes, at a multiple of 64
+};
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__linux__)
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+
+namespace {
+
+constexpr int64_t kTile = 1024;                    // bytes: 16 rows of 64
+constexpr int64_t kKeys = 32, kQueries = 32;       // two tiles of each
+constexpr int64_t kGroups = 8;                     // groups of kKeys in a block, an even number
+constexpr int64_t kWeights = 4;                    // groups whose weights are held
+constexpr int64_t kLanes = 16;
+constexpr float kLogTwo = 0.693147180559945309f;
+
+inline int64_t up(int64_t size, int64_t step) { return (size + step - 1) / step; }
+
+// --- numbers --------------------------------------------------------------------------------------------------------
+
+// 2^x for x ≤ 0 by a polynomial (minimax, of relative error 7e-5 or 7e-8) of what is past the whole number below;
+// 2^-126 for less, NaN of NaN. `more` is added to the mantissa, which is from 1 to 2.
+template <bool kFine>
+inline __m512 two_to_the(__m512 x, float more) {
+    constexpr float coarse[] = {0.999925219f, 0.69583354f, 0.226067155f, 0.0780245226f};
+    constexpr float fine[] = {0.999999925f,  0.693153073f,   0.240153617f,
+                              0.0558263181f, 0.00898934009f, 0.00187757668f};
+    constexpr int terms = kFine ? 6 : 4;
+    const float* factors = kFine ? fine : coarse;
+    const __m512 magic = _mm512_set1_ps(12582912.0f);  // 1.5 · 2^23: adding it rounds
+    x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // the second where one is NaN
+    __m512 shifted = _mm512_add_round_ps(x, magic, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __m512 rest = x - (shifted - magic);
+    __m512 value = _mm512_set1_ps(factors[terms - 1]);
+#pragma GCC unroll 8
+    for (int i = terms - 2; i >= 0; --i)
+        value = _mm512_fmadd_ps(value, rest, _mm512_set1_ps(i ? factors[i] : factors[0] + more));
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(value),
+                                                _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
+}
+
+// ln x for x ≥ 1, by the series of artanh about √2.
+inline __m512 logarithm(__m512 x) {
+    __m512 exponent = _mm512_getexp_ps(x);
+    __m512 mantissa = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+    const __m512 root = _mm512_set1_ps(1.41421356f);
+    __m512 z = (mantissa - root) / (mantissa + root), square = z * z;
+    __m512 series = 2 + square * (2.0f / 3 + square * (2.0f / 5 + square * (2.0f / 7 + square * (2.0f / 9))));
+    return (exponent + 0.5f) * kLogTwo + z * series;
+}
+
+// The first 16 bits of a's lanes and of b's, side by side: pairs as tiles have them.
+inline __m512i pairs(__m512 a, __m512 b) {
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
+}
+
+// 32 numbers as bfloat16: themselves, or both parts of float16. The lower part of inf is NaN.
+template <int kParts>
+inline void split(__m512i words, __m512i* parts) {
+    parts[0] = words;
+    if constexpr (kParts == 2) {
+        __m512 low = _mm512_cvtph_ps(_mm512_castsi512_si256(words));
+        __m512 high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1));
+        __m512i first = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+        __m512 low_first = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(first)), 16));
+        __m512 high_first =
+            _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(first, 1)), 16));
+        parts[0] = first;
+        parts[1] = (__m512i)_mm512_cvtne2ps_pbh(high - high_first, low - low_first);
+    }
+}
+
+// 32 numbers of a row, 0 past `count`.
+inline __m512i row_of(const uint16_t* from, int64_t stride, int64_t count) {
+    if (count <= 0) return _mm512_setzero_si512();
+    if (stride == 1) return _mm512_maskz_loadu_epi16(count >= 32 ? ~0u : (1u << count) - 1, from);
+    alignas(64) uint16_t words[32] = {0};
+    for (int64_t i = 0; i < std::min<int64_t>(count, 32); ++i) words[i] = from[i * stride];
+    return _mm512_load_si512(words);
+}
+
+// 16 × 16 numbers of 32 bits, rows for columns.
+inline void transpose(__m512i* r) {
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; ++j) {
+            r[i + 2 * j] = _mm512_unpacklo_epi64(t[i + j], t[i + j + 2]);
+            r[i + 2 * j + 1] = _mm512_unpackhi_epi64(t[i + j], t[i + j + 2]);
+        }
+    for (int i = 0; i < 4; ++i) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; ++i) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    }
+}
+
+// --- tiles ----------------------------------------------------------------------------------------------------------
+
+// What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
+#define REGARD_WRITTEN() asm volatile("" ::: "memory")
+
+struct alignas(64) Configuration {
+    uint8_t palette = 1, row = 0, none[14] = {0};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Tiles 0 … 3 += (4, 5) × (6, 7), of tiles that lie at a and b.
+inline void add_products(const char* a, const char* next_a, const char* b) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_loadd(5, next_a, 64);
+    _tile_loadd(7, b + kTile, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+// --- where things lie -----------------------------------------------------------------------------------------------
+
+template <int kParts>
+struct Places {
+    int64_t chunks, slices, groups;              // of 32 dims, of 16 values' dims (an even number), of kKeys keys
+    int64_t key_bytes, value_bytes;              // of a group of keys
+    int64_t queries_at, context_at, scores_at, weights_at, thread_bytes, head_bytes;
+
+    explicit Places(const Call& call) {
+        chunks = up(call.dim, 32), slices = 2 * up(call.width, 32), groups = up(call.keys, kKeys);
+        key_bytes = 2 * chunks * kParts * kTile, value_bytes = slices * kParts * kTile;
+        head_bytes = groups * (key_bytes + value_bytes);
+        queries_at = 0;
+        context_at = queries_at + 2 * chunks * kParts * kTile;
+        scores_at = context_at + 2 * slices * kTile;
+        weights_at = scores_at + (kGroups + 1) * 4 * kTile;
+        thread_bytes = weights_at + kWeights * 2 * kParts * kTile;
+    }
+    int64_t heads_bytes(const Call& call) const { return call.batch * call.key_heads * head_bytes; }
+};
+
+// One group of keys: rows of 32 dims, tile by tile, parts one after the other.
+template <int kParts>
+void pack_keys(const Call& call, const uint16_t* key, int64_t rows, int64_t chunks, char* to) {
+    for (int64_t half = 0; half < 2; ++half)
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+            for (int64_t part = 0, row = 0; row < 16; ++row, part = 0) {
+                int64_t at = half * 16 + row;
+                const uint16_t* from = key + at * call.key_strides[2] + chunk * 32 * call.key_strides[3];
+                __m512i parts[2];
+                split<kParts>(row_of(from, call.key_strides[3], at < rows ? call.dim - chunk * 32 : 0), parts);
+                for (; part < kParts; ++part)
+                    _mm512_store_si512(to + ((half * chunks + chunk) * kParts + part) * kTile + row * 64, parts[part]);
+            }
+}
+
+// One group of keys' values, turned: rows are dims, 32 keys long.
+template <int kParts>
+void pack_values(const Call& call, const uint16_t* value, int64_t rows, int64_t slices, char* to) {
+    alignas(64) static constexpr uint16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                       8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i lower = _mm512_load_si512(order), upper = _mm512_add_epi16(lower, _mm512_set1_epi16(16));
+    for (int64_t slice = 0; slice < slices; slice += 2) {
+        __m512i turned[2][2][16];
+        for (int64_t pair = 0; pair < 16; ++pair) {
+            __m512i even[2], odd[2];
+            const uint16_t* from = value + 2 * pair * call.value_strides[2] + slice * 16 * call.value_strides[3];
+            int64_t count = call.width - slice * 16;
+            split<kParts>(row_of(from, call.value_strides[3], 2 * pair < rows ? count : 0), even);
+            from += call.value_strides[2];
+            split<kParts>(row_of(from, call.value_strides[3], 2 * pair + 1 < rows ? count : 0), odd);
+            for (int part = 0; part < kParts; ++part) {
+                turned[part][0][pair] = _mm512_permutex2var_epi16(even[part], lower, odd[part]);
+                turned[part][1][pair] = _mm512_permutex2var_epi16(even[part], upper, odd[part]);
+            }
+        }
+        for (int part = 0; part < kParts; ++part)
+            for (int64_t one = 0; one < 2; ++one) {
+                transpose(turned[part][one]);
+                for (int row = 0; row < 16; ++row)
+                    _mm512_store_si512(to + ((slice + one) * kParts + part) * kTile + row * 64, turned[part][one][row]);
+            }
+    }
+}
+
+// Queries, turned: rows are pairs of dims, 16 queries long; two tiles of queries side by side.
+template <int kParts>
+void pack_queries(const Call& call, const uint16_t* query, int64_t rows, int64_t chunks, char* to) {
+    const __m512i sign = _mm512_set1_epi16(call.scale < 0 ? int16_t(0x8000) : 0);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        for (int64_t tile = 0; tile < 2; ++tile) {
+            __m512i turned[2][16];
+            for (int64_t row = 0; row < 16; ++row) {
+                int64_t at = tile * 16 + row;
+                const uint16_t* from = query + at * call.query_strides[2] + chunk * 32 * call.query_strides[3];
+                __m512i parts[2];
+                __m512i words = row_of(from, call.query_strides[3], at < rows ? call.dim - chunk * 32 : 0);
+                split<kParts>(_mm512_xor_si512(words, sign), parts);
+                for (int part = 0; part < kParts; ++part) turned[part][row] = parts[part];
+            }
+            for (int part = 0; part < kParts; ++part) {
+                transpose(turned[part]);
+                for (int row = 0; row < 16; ++row)
+                    _mm512_store_si512(to + ((chunk * kParts + part) * 2 + tile) * kTile + row * 64, turned[part][row]);
+            }
+        }
+}
+
+// --- a block of queries ---------------------------------------------------------------------------------------------
+
+// The keys that each of kQueries queries sees, from start to before stop.
+struct Seen {
+    alignas(64) int32_t start[kQueries], stop[kQueries];
+    int64_t first, last;        // what any of them sees
+    int64_t all_from, all_to;   // what all of them see
+
+    Seen(const Call& call, int64_t query, int64_t keys) {
+        first = keys, last = 0, all_from = 0, all_to = keys;
+        for (int64_t lane = 0; lane < kQueries; ++lane) {
+            int64_t at = query + lane + call.offset, from = 0, to = keys;
+            if (query + lane < call.queries) {
+                if (call.causal) to = std::min(to, at + 1);
+                if (call.windowed) from = std::max(from, at - call.left), to = std::min(to, at + call.right + 1);
+                from = std::min(from, keys), to = std::max<int64_t>(to, 0);
+                if (from < to) first = std::min(first, from), last = std::max(last, to);
+                all_from = std::max(all_from, from), all_to = std::min(all_to, to);
+            }
+            start[lane] = int32_t(from), stop[lane] = int32_t(to);
+        }
+    }
+};
+
+inline __mmask16 seen_by(const Seen& seen, int64_t tile, int64_t key) {
+    const __m512i at = _mm512_set1_epi32(int32_t(key));
+    return _mm512_cmple_epi32_mask(_mm512_load_si512(seen.start + 16 * tile), at) &
+           _mm512_cmpgt_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile), at);
+}
+
+template <int kParts>
+struct Block {
+    const Call& call;
+    const Places<kParts>& places;
+    const Seen& seen;
+    const char *keys, *values;
+    char* own;
+    float scale;  // to the scores' binary logarithms
+    __m512 maximum[2], sums[2];
+
+    // Scores of one group are left in tiles 0 … 3: keys' rows by queries' lanes.
+    void score(int64_t group) const {
+        const char* key = keys + group * places.key_bytes;
+        const char* query = own + places.queries_at;
+        const int64_t half = places.chunks * kParts * kTile;
+        zero();
+        for (int64_t chunk = 0; chunk < places.chunks; ++chunk)
+            for (int part = 0; part < kParts; ++part)
+                for (int other = 0; other < kParts; ++other) {
+                    const char* a = key + (chunk * kParts + part) * kTile;
+                    add_products(a, a + half, query + (chunk * kParts + other) * 2 * kTile);
+                }
+    }
+
+    // Scores lie in a ring, one group longer than a block, as (queries' tile, key, query).
+    char* scores_of(int64_t group) const { return own + places.scores_at + group % (kGroups + 1) * 4 * kTile; }
+
+    void keep_scores(int64_t group) const {
+        char* to = scores_of(group);
+        _tile_stored(0, to, 64);
+        _tile_stored(1, to + 2 * kTile, 64);
+        _tile_stored(2, to + kTile, 64);
+        _tile_stored(3, to + 3 * kTile, 64);
+    }
+
+    bool is_whole(int64_t group) const { return seen.all_from <= group * kKeys && (group + 1) * kKeys <= seen.all_to; }
+
+    // The highest score of the block, for each query, beside what it was before.
+    void raise(int64_t begin, int64_t end, bool is_first) {
+        for (int tile = 0; tile < 2; ++tile) {
+            __m512 highest[4];
+            for (auto& one : highest) one = maximum[tile];
+            for (int64_t group = begin; group < end; ++group) {
+                const float* from = reinterpret_cast<const float*>(scores_of(group)) + tile * kKeys * kLanes;
+                if (is_whole(group)) {
+                    for (int row = 0; row < kKeys; row += 4)
+                        for (int i = 0; i < 4; ++i)
+                            highest[i] = _mm512_max_ps(_mm512_load_ps(from + (row + i) * kLanes), highest[i]);
+                } else {
+                    for (int row = 0; row < kKeys; ++row)
+                        highest[0] = _mm512_mask_max_ps(highest[0], seen_by(seen, tile, group * kKeys + row),
+                                                        _mm512_load_ps(from + row * kLanes), highest[0]);
+                }
+            }
+            __m512 found = _mm512_max_ps(_mm512_max_ps(highest[0], highest[1]), _mm512_max_ps(highest[2], highest[3]));
+            if (!is_first && _mm512_cmp_ps_mask(found, maximum[tile], _CMP_NEQ_OQ)) {
+                __m512 factor = two_to_the<true>((maximum[tile] - found) * scale, 0);
+                sums[tile] *= factor;
+                float* context = reinterpret_cast<float*>(own + places.context_at) + tile * 16 * kLanes;
+                for (int64_t slice = 0; slice < places.slices; ++slice)
+                    for (int row = 0; row < 16; ++row) {
+                        float* at = context + (slice * 2 * 16 + row) * kLanes;
+                        _mm512_store_ps(at, _mm512_load_ps(at) * factor);
+                    }
+            }
+            maximum[tile] = found;
+        }
+    }
+
+    char* weights_of(int64_t group) const { return own + places.weights_at + group % kWeights * 2 * kParts * kTile; }
+
+    void weigh(int64_t group, int tile) {
+        if (is_whole(group))
+            weigh<true>(group, tile);
+        else
+            weigh<false>(group, tile);
+    }
+
+    // Weights of one group for one tile of queries, as a tile of pairs of keys (16 pairs, 16 queries).
+    template <bool kWhole>
+    void weigh(int64_t group, int tile) {
+        const float* from = reinterpret_cast<const float*>(scores_of(group)) + tile * kKeys * kLanes;
+        char* to = weights_of(group) + tile * kTile;
+        const __m512 factor = _mm512_set1_ps(scale);
+        __m512 top = maximum[tile] * scale, total = sums[tile];
+        // Who saw nothing yet has no maximum, and no weights either.
+        top = _mm512_mask_mov_ps(top, _mm512_cmp_ps_mask(maximum[tile], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ),
+                                 _mm512_setzero_ps());
+        for (int pair = 0; pair < 16; ++pair, to += 64) {
+            __m512 weights[2];
+            for (int i = 0; i < 2; ++i) {
+                __m512 score = _mm512_load_ps(from + (2 * pair + i) * kLanes);
+                // bfloat16 is cut off, so half of its last place is added.
+                weights[i] = two_to_the<kParts == 2>(_mm512_fmsub_ps(score, factor, top), kParts == 2 ? 0 : 0x1p-8f);
+                if (!kWhole)
+                    weights[i] = _mm512_maskz_mov_ps(seen_by(seen, tile, group * kKeys + 2 * pair + i), weights[i]);
+            }
+            if (kParts == 1) {
+                __m512i packed = pairs(weights[0], weights[1]);
+                _mm512_store_si512(to, packed);
+                total = _mm512_dpbf16_ps(total, (__m512bh)packed, (__m512bh)_mm512_set1_epi16(0x3f80));
+            } else {
+                __m512 first[2];
+                for (int i = 0; i < 2; ++i) {
+                    total += weights[i];
+                    __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(weights[i]), _mm512_set1_epi32(0x8000));
+                    first[i] = _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000)));
+                }
+                _mm512_store_si512(to, pairs(first[0], first[1]));
+                _mm512_store_si512(to + 2 * kTile, pairs(weights[0] - first[0], weights[1] - first[1]));
+            }
+        }
+        sums[tile] = total;
+    }
+
+    static void zero() {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+
+    // Adds the values of some groups, weighed, to some slices of the context; the last two slices are left in tiles.
+    void add(int64_t first, int64_t last, int64_t begin, int64_t end, bool is_first) const {
+        REGARD_WRITTEN();
+        for (int64_t slice = first; slice < last; slice += 2) {
+            if (slice > first) keep_context(slice);
+            const char* context = own + places.context_at + slice * 2 * kTile;
+            if (is_first) {
+                zero();
+            } else {
+                _tile_loadd(0, context, 64);
+                _tile_loadd(1, context + kTile, 64);
+                _tile_loadd(2, context + 2 * kTile, 64);
+                _tile_loadd(3, context + 3 * kTile, 64);
+            }
+            for (int64_t group = begin; group < end; ++group) {
+                const char* weights = weights_of(group);
+                const char* value = values + group * places.value_bytes + slice * kParts * kTile;
+                const char* next = value + kParts * kTile;
+                add_products(value, next, weights);
+                if (kParts == 2) {  // the product of both lower parts is below float32's precision
+                    add_products(value, next, weights + 2 * kTile);
+                    add_products(value + kTile, next + kTile, weights);
+                }
+            }
+        }
+    }
+
+    void keep_context(int64_t last) const {
+        char* context = own + places.context_at + (last - 2) * 2 * kTile;
+        _tile_stored(0, context, 64);
+        _tile_stored(1, context + kTile, 64);
+        _tile_stored(2, context + 2 * kTile, 64);
+        _tile_stored(3, context + 3 * kTile, 64);
+    }
+
+    // Divides by the sums and writes rows.
+    void finish(int64_t count, uint16_t* context, float* logsumexp) {
+        for (int tile = 0; tile < 2; ++tile) {
+            int64_t lanes = std::min<int64_t>(16, count - 16 * tile);
+            if (lanes <= 0) return;
+            const __mmask16 none = _mm512_cmple_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile),
+                                                           _mm512_load_si512(seen.start + 16 * tile));
+            // Visible scores that are all −inf have no softmax.
+            const __mmask16 lost = _mm512_cmp_ps_mask(maximum[tile], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ) &
+                                   _mm512_cmp_ps_mask(sums[tile], sums[tile], _CMP_EQ_OQ) & ~none;
+            __m512 total = _mm512_mask_mov_ps(sums[tile], lost, _mm512_set1_ps(NAN));
+            __m512 logs = logarithm(total) + maximum[tile] * scale * kLogTwo;
+            logs = _mm512_mask_mov_ps(logs, none, _mm512_set1_ps(-INFINITY));
+            _mm512_mask_storeu_ps(logsumexp + 16 * tile, lanes == 16 ? 0xffff : (1 << lanes) - 1, logs);
+            const __m512 inverse = _mm512_maskz_div_ps(~none, _mm512_set1_ps(1), total);
+            for (int64_t slice = 0; slice * 16 < call.width; ++slice) {
+                const float* from = reinterpret_cast<const float*>(own + places.context_at) +
+                                    (slice * 2 + tile) * 16 * kLanes;
+                __m512i rows[16];
+                for (int row = 0; row < 16; ++row)
+                    rows[row] = _mm512_castps_si512(_mm512_maskz_mul_ps(~none, _mm512_load_ps(from + row * kLanes), inverse));
+                transpose(rows);
+                int64_t left = call.width - slice * 16;
+                const __mmask16 mask = left >= 16 ? 0xffff : (1 << left) - 1;
+                for (int64_t row = 0; row < lanes; ++row) {
+                    __m512 one = _mm512_castsi512_ps(rows[row]);
+                    __m256i words = kParts == 2 ? _mm512_cvtps_ph(one, _MM_FROUND_TO_NEAREST_INT)
+                                                : (__m256i)_mm512_cvtneps_pbh(one);
+                    _mm256_mask_storeu_epi16(context + (16 * tile + row) * call.width + slice * 16, mask, words);
+                }
+            }
+        }
+    }
+
+    void run() {
+        for (int tile = 0; tile < 2; ++tile)
+            maximum[tile] = _mm512_set1_ps(-INFINITY), sums[tile] = _mm512_setzero_ps();
+        const int64_t from = seen.first / kKeys, to = up(seen.last, kKeys);
+        REGARD_WRITTEN();
+        for (int64_t group = from; group < std::min(from + kGroups, to); ++group) score(group), keep_scores(group);
+        for (int64_t begin = from; begin < to; begin += kGroups) go_through(begin, std::min(begin + kGroups, to), from, to);
+    }
+
+    // A block of keys. Tiles are multiplied while weights are made: their results are stored after half a group's
+    // weights, for a store that waits keeps later instructions from starting. In turns these are the next block's scores
+    // and half of the context's slices for the last two groups.
+    void go_through(int64_t begin, int64_t end, int64_t from, int64_t to) {
+        const int64_t all = places.slices, half = up(all / 2, 2) * 2;
+        raise(begin, end, begin == from);
+        for (int64_t group = begin; group < end; ++group) {
+            const bool more = group + kGroups < to;
+            if (more) score(group + kGroups);
+            weigh(group, 0);
+            if (more) keep_scores(group + kGroups);
+            const bool is_odd = (group - begin) % 2;
+            const int64_t two = group - 2 - is_odd, first = is_odd ? half : 0, last = is_odd ? all : half;
+            const bool is_added = two >= begin && first < last;
+            if (is_added) add(first, last, two, two + 2, two == from);
+            weigh(group, 1);
+            if (is_added) keep_context(last);
+        }
+        const bool is_odd = (end - begin) % 2;
+        const int64_t rest = is_odd ? end - 1 : end - 2;
+        if (is_odd && rest > begin && half < all) add(half, all, rest - 2, rest, rest - 2 == from), keep_context(all);
+        add(0, all, rest, end, rest == from);
+        keep_context(all);
+    }
+};
+
+// --- the call -------------------------------------------------------------------------------------------------------
+
+template <int kParts>
+void forward(const Call& call) {
+    const Places<kParts> places(call);
+    const int64_t cost = call.batch * call.heads * call.queries * call.keys * 8;
+    auto length = [&](int64_t item) { return call.lengths ? call.lengths[item] : call.keys; };
+    loops::share(call.batch * call.key_heads * places.groups, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; ++at) {
+            int64_t head = at / places.groups, group = at % places.groups;
+            int64_t item = head / call.key_heads, within = head % call.key_heads;
+            int64_t rows = length(item) - group * kKeys;
+            if (rows <= 0) continue;
+            char* to = call.room + head * places.head_bytes;
+            const int64_t *k = call.key_strides, *v = call.value_strides;
+            pack_keys<kParts>(call, call.key + item * k[0] + within * k[1] + group * kKeys * k[2], rows, places.chunks,
+                              to + group * places.key_bytes);
+            pack_values<kParts>(call, call.value + item * v[0] + within * v[1] + group * kKeys * v[2], rows,
+                                places.slices, to + places.groups * places.key_bytes + group * places.value_bytes);
+        }
+    });
+    const int64_t blocks = up(call.queries, kQueries);
+    std::atomic<int64_t> threads{0};
+    loops::share(call.batch * call.heads * blocks, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
+        char* own = call.room + places.heads_bytes(call) + threads++ * places.thread_bytes;
+        const Configuration configuration;
+        _tile_loadconfig(&configuration);
+        for (int64_t at = begin; at < end; ++at) {
+            int64_t head = at / blocks, item = head / call.heads, within = head % call.heads;
+            // From both ends in turn: where queries see different numbers of keys, threads get like shares.
+            int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
+            int64_t query = block * kQueries, count = std::min(kQueries, call.queries - query);
+            const Seen seen(call, query, length(item));
+            const int64_t* q = call.query_strides;
+            int64_t key_head = item * call.key_heads + within / (call.heads / call.key_heads);
+            const char* packed = call.room + key_head * places.head_bytes;
+            pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
+                                 own + places.queries_at);
+            Block<kParts> one{call, places, seen, packed, packed + places.groups * places.key_bytes, own,
+                              float(std::abs(call.scale) * 1.44269504088896340736), {}, {}};
+            one.run();
+            int64_t row = head * call.queries + query;
+            one.finish(count, call.context + row * call.width, call.logsumexp + row);
+        }
+        _tile_release();
+    });
+}
+
+bool granted() {  // Linux gives a process tiles when it asks for them
+    constexpr int ask = 0x1023, tiles = 18;
+    return syscall(SYS_arch_prctl, ask, tiles) == 0;
+}
+
+template <int kParts>
+int64_t room(const Call& call) {
+    const Places<kParts> places(call);
+    return places.heads_bytes(call) + call.threads * places.thread_bytes;
+}
+
+}  // namespace
+
+extern "C" int half_available() {
+    static const bool available = granted();
+    return available;
+}
+extern "C" int64_t half_room_bfloat16(const Call* call) { return room<1>(*call); }
+extern "C" int64_t half_room_float16(const Call* call) { return room<2>(*call); }
+extern "C" void half_forward_bfloat16(const Call* call) { forward<1>(*call); }
+extern "C" void half_forward_float16(const Call* call) { forward<2>(*call); }
+
+#else  // no such unit: nothing is served
+
+extern "C" int half_available() { return 0; }
+
+#endif

@@ -1,0 +1,97 @@
+"""Attention of bfloat16 and float16 on processors with a matrix unit (AMX), forward only: `half.cpp` in C++.
+
+Products of the numbers are exact and added up in float32; of float16 as the sum of two bfloat16. Scores are never held
+beyond a block of 32 queries and 256 keys.
+"""
+
+import ctypes
+import functools
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels import compiler
+
+_TYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_FAR = 2**40  # further than any key
+
+
+class _Call(ctypes.Structure):
+    """`half.cpp`'s Call."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "key_heads", "queries", "keys", "dim", "width")),
+        *((name, ctypes.c_int64) for name in ("causal", "offset", "windowed", "left", "right", "threads")),
+        *((f"{name}_strides", ctypes.c_int64 * 4) for name in ("query", "key", "value")),
+        ("scale", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "lengths", "context", "logsumexp", "room")),
+    ]
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The built loop if this process may use a matrix unit, for which the first call asks the system."""
+    library = compiler.library("half")
+    return library if library is not None and library.half_available() else None
+
+
+def serves(query: Tensor) -> bool:
+    """Whether `forward` takes queries of this type and device."""
+    return query.dtype in _TYPES and query.device.type == "cpu" and _library() is not None
+
+
+def forward(
+    query: Float[Tensor, "batch heads queries dim"],
+    key: Float[Tensor, "batch key_heads keys dim"],
+    value: Float[Tensor, "batch key_heads keys value_dim"],
+    *,
+    causal: bool,
+    offset: int,
+    window: tuple[int, int] | None,
+    lengths: Sequence[int] | None,
+    scale: float,
+) -> tuple[Float[Tensor, "batch heads queries value_dim"], Float[Tensor, "batch heads queries"]]:
+    """`softmax(scale · Q Kᵀ) V` over the keys that each query sees, and the logarithm of the softmax's denominator.
+
+    Args:
+        query: of a type that `serves` has, with any strides, as all three; the three are of one type.
+        key: a head of keys serves `heads / key_heads` heads of queries that follow each other.
+        value: the keys' values.
+        causal: query i sees no key after `i + offset`.
+        offset: what is added to a query's place to have its key's.
+        window: query i sees keys from `i + offset - window[0]` to `i + offset + window[1]` only.
+        lengths: how many keys each item has, its first ones; what lies behind them is not read.
+        scale: of the scores.
+
+    Returns:
+        The context in the queries' type, and log-sum-exp of the scores in float32. A query that sees no key has context
+        0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to bfloat16, with the sum taken
+        of what was rounded (so its log-sum-exp is off by up to 2^-8), float16's to 16 bits.
+    """
+    (batch, heads, queries, dim), (key_heads, keys, width) = query.shape, (*key.shape[1:3], value.shape[3])
+    context = query.new_empty(batch, heads, queries, width)
+    logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float32)
+    if not logsumexp.numel():
+        return context, logsumexp
+    left, right = (min(side, _FAR) for side in window or (0, 0))
+    call = _Call(batch, heads, key_heads, queries, keys, dim, width, causal, offset, window is not None, left, right)
+    call.threads, call.scale = torch.get_num_threads(), scale
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        setattr(call, f"{name}_strides", (ctypes.c_int64 * 4)(*tensor.stride()))
+        setattr(call, name, tensor.data_ptr())
+    counts = (ctypes.c_int64 * batch)(*lengths) if lengths is not None else None
+    call.lengths = ctypes.cast(counts, ctypes.c_void_p) if counts is not None else None
+    call.context, call.logsumexp = context.data_ptr(), logsumexp.data_ptr()
+    library, kind = _library(), _TYPES[query.dtype]
+    if library is None:
+        raise RuntimeError("this process has no matrix unit: ask `serves` first")
+    size = getattr(library, f"half_room_{kind}")
+    size.restype = ctypes.c_int64
+    room = torch.empty(size(ctypes.byref(call)), dtype=torch.uint8)  # its memory is 64-byte aligned, as all of torch's
+    call.room = room.data_ptr()
+    run = getattr(library, f"half_forward_{kind}")
+    run.restype = None
+    run(ctypes.byref(call))
+    return context, logsumexp
