@@ -115,10 +115,12 @@ class _Dot(torch.autograd.Function):
         ]
         to_bias = torch.zeros(bias.shape, dtype=bias.dtype) if wanted[3] else None
         numbers, held = _numbers(query, key, value, bias, keep, ctx.call)
-        lead = _lead(query, key)
         numbers += [context.data_ptr(), normalizer.data_ptr(), *_view(upstream)]
         numbers += [0 if one is None else one.data_ptr() for one in into]
-        numbers += [*(_NO_VIEW if to_bias is None else _view(to_bias, lead)), 0 if bias is None else bias.numel()]
+        numbers += [
+            *(_NO_VIEW if to_bias is None else _spread(to_bias, query.ndim)),
+            0 if bias is None else bias.numel(),
+        ]
         _run("backward", query.dtype, numbers, ctx.call.scale)
         del held
         return *into, to_bias, None, None
@@ -165,18 +167,17 @@ def _numbers(
 ) -> tuple[list[int], Any]:
     """The first numbers of a call, as `dot_call.hpp` has them, and what they point to beside the tensors."""
     visible = call.visible
-    lead = _lead(query, key)
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:
         after = min(after, 0)
     lengths = None if visible.lengths is None else (ctypes.c_int64 * len(visible.lengths))(*visible.lengths)
-    batch, heads, queries, keys = lead
+    headless = query.ndim == 3
     numbers = [
-        batch,
-        heads,
-        key.shape[1] if key.ndim == 4 else 1,
-        queries,
-        keys,
+        query.shape[0],
+        1 if headless else query.shape[1],
+        1 if headless else key.shape[1],
+        query.shape[-2],
+        key.shape[-2],
         query.shape[-1],
         value.shape[-1],
         torch.get_num_threads(),
@@ -189,22 +190,20 @@ def _numbers(
         *_view(query),
         *_view(key),
         *_view(value),
-        *(_NO_VIEW if keep is None else _view(keep, lead)),
-        *(_NO_VIEW if bias is None else _view(bias, lead)),
+        *(_NO_VIEW if keep is None else _spread(keep, query.ndim)),
+        *(_NO_VIEW if bias is None else _spread(bias, query.ndim)),
     ]
     return numbers, lengths
 
 
-def _lead(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
-    """(batch, heads, queries, keys)"""
-    return query.shape[0], query.shape[1] if query.ndim == 4 else 1, query.shape[-2], key.shape[-2]
+def _view(tensor: Tensor) -> tuple[int, ...]:
+    """Where `(batch, [heads,] positions, dim)` begins, and its steps by item, head, position and number."""
+    steps = tensor.stride()
+    return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))
 
 
-def _view(tensor: Tensor, to: tuple[int, int, int, int] | None = None) -> tuple[int, ...]:
-    """Where a tensor begins and its steps by item, head, row and column: 0 where it's the same for all of `to`."""
-    steps: tuple[int, ...] = tensor.stride()
-    if to is not None:
-        steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, steps, strict=True))
-        if tensor.ndim < 3:
-            steps = (0,) * (4 - tensor.ndim) + steps
+def _spread(tensor: Tensor, axes: int) -> tuple[int, ...]:
+    """The same of what is broadcast to that many axes: its steps are 0 where it has one for all."""
+    steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    steps = (0,) * (axes - len(steps)) + steps
     return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))

@@ -26,7 +26,7 @@ constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
 constexpr int64_t kStrip = loops::kRegisters == 32 ? 12 : 6;  // rows at once
 template <typename T>
 constexpr int64_t kPanel = 2 * kLanes<T>;  // columns at once
-constexpr int64_t kMostRows = 8 * kStrip;  // of a block
+constexpr int64_t kMostRows = 4 * kStrip;  // of a block
 template <typename T>
 constexpr int64_t kTile = 96 * kPanel<T> / 8;  // keys: whole panels, and whole strips where those are of 12
 
