@@ -49,6 +49,7 @@ def peak_mebibytes(side: Callable[[], Any]) -> float:
 
     child = context.Process(target=watched)
     child.start()
+    theirs.close()  # a child that failed is then an end of file here, not a wait
     taken: int = ours.recv()
     child.join()
     return taken / 2**20

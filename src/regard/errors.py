@@ -31,6 +31,10 @@ class MaskError(RegardError, TypeError):
     """Something was given as a mask that is not one; the message names the fix."""
 
 
+class SlowPathWarning(UserWarning):
+    """A call takes memory of queries × keys; the message names the argument that causes it and what to do."""
+
+
 class RunError(RegardError):
     """A run folder is missing, damaged or of another kind."""
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.attention.attended import Attended
 from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.cost import Cost, costs
 from regard.attention.masks import MaskLike
 from regard.attention.normalize import normalizer as normalizer
 from regard.attention.score import Prepared, Score
@@ -68,16 +69,30 @@ def attend(
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which path a call takes and why."""
+    """Which path a call takes and why.
+
+    Attributes:
+        path: its name.
+        reasons: in words.
+        guarded: whether hidden content is cleaned first.
+        cost: what the path takes, where that was asked for.
+        explicit: what forming all weights would take instead, likewise.
+    """
 
     path: str
     reasons: tuple[str, ...]
     guarded: bool
+    cost: Cost | None = None
+    explicit: Cost | None = None
 
     def __str__(self) -> str:
         lines = [f"path: {self.path}", *(f"  because {reason}" for reason in self.reasons)]
         if self.guarded:
             lines.append("  hidden content is cleaned first: it is not finite, or the call cannot look at its numbers")
+        if self.cost is not None:
+            lines.append(f"  costs {self.cost}")
+        if self.explicit is not None and self.path != "explicit":
+            lines.append(f"  beside {self.explicit}")
         return "\n".join(lines)
 
 
@@ -92,10 +107,17 @@ def explain(
     bias: Float[Tensor, "..."] | None = None,
     refocus: RefocusLike | None = None,
     dropout: float = 0.0,
+    cost: bool = False,
 ) -> Explanation:
-    """Say which path `attend` would take with these arguments, and why; nothing is computed. Meta tensors will do."""
-    choice, guarded = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout).choose()
-    return Explanation(choice.path, choice.reasons, guarded)
+    """Say which path `attend` would take with these arguments, and why; nothing is computed. Meta tensors will do.
+
+    With `cost=True` also how many operations and how much memory it would take, and the explicit path beside it.
+    """
+    call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
+    choice, guarded = call.choose()
+    if not cost:
+        return Explanation(choice.path, choice.reasons, guarded)
+    return Explanation(choice.path, choice.reasons, guarded, *costs(call, choice.path))
 
 
 class Attention(nn.Module):
