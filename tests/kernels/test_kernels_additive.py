@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from parts import MASKS, module, tensors
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
@@ -212,19 +213,53 @@ def test_the_table_of_pairs_is_never_formed(loop):
 
 
 def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
-    made = []
-    exponential = additive._exponential
-    monkeypatch.setattr(additive, "_exponential", lambda side, cut: made.append(side) or exponential(side, cut))
+    made, to_keep = [], additive._to_keep
+    monkeypatch.setattr(additive, "_to_keep", lambda key, compiled: made.append(1) or to_keep(key, compiled))
     query, key, vector = (side.detach() for side in sides(2, 1, 5, 7))
     steps = [additive.additive_scores(query, key, vector, formula, prepared=True) for _ in range(3)]
-    assert sum(side is key for side in made) == 1
+    assert len(made) == 1
     assert torch.equal(steps[0], steps[2])
     key.mul_(2)
     after = additive.additive_scores(query, key, vector, formula, prepared=True)
     torch.testing.assert_close(after, formula(query, key, vector))
+    assert len(made) == 2
     kept = len(additive._kept)
-    del key, made[:]
+    del key
     assert len(additive._kept) == kept - 1
+
+
+def test_kept_keys_have_gradients_and_wide_ones_are_not_kept(loop):
+    """A decoder's step in training; and keys that no exponential may be taken of, whose scores are as exact."""
+    for scale in (1.0, 400.0):
+        query, key, vector = sides(2, 1, 5, 7)
+        key = (key.detach() * scale).requires_grad_()
+        ours = additive.additive_scores(query, key, vector, formula, prepared=True)
+        plain = formula(query, key, vector)
+        torch.testing.assert_close(ours, plain)
+        direction = torch.randn_like(ours)
+        for mine, theirs in zip(
+            torch.autograd.grad(ours, (query, key, vector), direction),
+            torch.autograd.grad(plain, (query, key, vector), direction),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, theirs)
+
+
+def test_gradients_within_autocast_are_computed_in_float32(loop):
+    query, key, vector = sides(2, 3, 5, 7, dtype=torch.float32)
+    direction, found = torch.randn(2, 3, 5), []
+    for enabled in (False, True):
+        with torch.autocast("cpu", enabled=enabled):
+            scores = additive_pairs(query, key, vector)
+            found.append(torch.autograd.grad(scores, (query, key, vector), direction))
+    for plain, cast in zip(*found, strict=True):
+        torch.testing.assert_close(cast, plain, rtol=0, atol=0)
+
+
+def test_a_tensor_without_content_takes_the_formula(loop):
+    with FakeTensorMode():
+        scores = additive_pairs(torch.ones(2, 3, 7), torch.ones(2, 5, 7), torch.ones(7))
+    assert scores.shape == (2, 3, 5)
 
 
 @needs_compiler
@@ -265,6 +300,14 @@ def test_without_a_compiler_nothing_is_said_and_all_works(fresh, monkeypatch):
         warnings.simplefilter("error")
         assert compiler.library("additive") is None
     assert "no C++ compiler" in compiler.how("additive")
+
+
+def test_a_quotation_mark_without_its_partner_is_a_build_that_fails(fresh, monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "g++ '-O1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.warns(RuntimeWarning, match="could not be built"):
+        assert compiler.library("additive") is None
+    assert "could not be built" in compiler.how("additive")
 
 
 def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypatch, tmp_path):

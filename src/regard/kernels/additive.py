@@ -12,7 +12,8 @@ inf are wide) goes through blocks of σ(2 (a + b)) itself.
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -30,12 +31,15 @@ _BLOCK = 2**18
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
 
+# So many queries at once are worth making the keys' exponentials again, instead of keeping them.
+_MANY = 16
+
 # The widest narrow side, and where the other one may be cut off.
 _REACH = {torch.float32: (17.0, 26.5), torch.float64: (160.0, 180.0)}
 
 
-class Sides(NamedTuple):
-    """What the pairs are made from.
+class _Sides(NamedTuple):
+    """What the pairs of some items are made from.
 
     Attributes:
         query: `e^(−2a)`, `(items, queries, hidden)`, or a where `exponential` is false.
@@ -53,9 +57,15 @@ class _Kept(NamedTuple):
 
     Changes are those that torch counts (`tensor._version`); one through `tensor.data` or another library's view of the
     same memory it doesn't, and nobody may make it.
+
+    Attributes:
+        version: torch's count.
+        compiled: for the loop, padded.
+        key: their exponentials, None where they are too wide.
     """
 
     version: int
+    compiled: bool
     key: Tensor | None
 
 
@@ -102,20 +112,18 @@ def additive_scores(
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, formula: Any, prepared: bool) -> Tensor:
-        sides = sides_of(query, key, prepared)
-        ctx.save_for_backward(query, key, vector, sides.query, sides.key)
-        ctx.formula, ctx.exponential = formula, sides.exponential
-        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         run = loop("additive", "forward", query.dtype)
+        kept = _kept_of(key, run is not None) if prepared and query.shape[-2] < _MANY else None
+        ctx.save_for_backward(query, key, vector, kept)
+        ctx.formula = formula
+        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         if run:
-            x, y, v = padded(sides.query), padded(sides.key), padded(vector)
-            sizes = *x.shape[:2], *y.shape[1:], torch.get_num_threads(), sides.exponential
-            run(*sizes, *map(Tensor.data_ptr, (x, y, v, scores)))
+            a, b, v = padded(query), padded(key), padded(vector)
+            run(*sizes(a, b), *addresses(a, b, kept, v, scores))
             return scores
-        flat = scores.view(-1, *scores.shape[-2:])
         vector = vector.contiguous()
-        for at, ratio in _blocks(sides, _BLOCK):
-            flat[at] = torch.matmul(ratio, vector)
+        for ratio, (to,) in _blocks(query, key, kept, _BLOCK, scores.view(-1, *scores.shape[-2:])):
+            torch.mv(ratio.view(-1, len(vector)), vector, out=to.view(-1))
         return scores.mul_(2).sub_(vector.sum())
 
     @staticmethod
@@ -126,118 +134,142 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, vector, query_side, key_side = ctx.saved_tensors
+        query, key, vector, kept = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
             return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
-        sides = Sides(query_side, key_side, ctx.exponential)
         given = given.contiguous()
         run = loop("additive", "backward", query.dtype)
         if run:
-            x, y, v = padded(query_side), padded(key_side), padded(vector)
-            into = torch.empty_like(x), torch.empty_like(y), torch.zeros_like(v)
-            sizes = *x.shape[:2], *y.shape[1:], torch.get_num_threads(), sides.exponential
-            run(*sizes, *map(Tensor.data_ptr, (x, y, v, given, *into)))
+            a, b, v = padded(query), padded(key), padded(vector)
+            into = torch.empty_like(a), torch.empty_like(b), torch.zeros_like(v)
+            run(*sizes(a, b), *addresses(a, b, kept, v, given, *into))
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
         else:
-            into_query, into_key, into_vector = map(torch.zeros_like, (query_side, key_side, vector))
-            _backward_blocks(sides, given.view(-1, *given.shape[-2:]), into_query, into_key, into_vector)
+            into_query, into_key, into_vector = _backward_blocks(query, key, kept, given)
             slope = 4 * vector
             into_query.mul_(slope), into_key.mul_(slope)
-        return into_query.view(query.shape), into_key.view(key.shape), into_vector.mul_(2).sub_(given.sum())
+        return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
 
 
-def _backward_blocks(sides: Sides, given: Tensor, into_query: Tensor, into_key: Tensor, into_vector: Tensor) -> None:
+def _backward_blocks(query: Tensor, key: Tensor, kept: Tensor | None, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of g r (1 − r) over keys and over queries, and of g r over both, for r = σ(2 (a + b))."""
+    into_query, into_key, plain = (torch.zeros(side.shape, dtype=side.dtype) for side in (query, key, query))
+    cut = given.unsqueeze(-1), into_query.unsqueeze(-2), plain.unsqueeze(-2), into_key.unsqueeze(-3)
+    held = query.new_empty(0)
     # Products with the vectors g would save a pass; as torch has them, they take longer than the pass and the sum.
-    held = sides.query.new_empty(0)
-    for (items, rows, columns), ratio in _blocks(sides, _BLOCK // 2):
-        if held.numel() < ratio.numel():
-            held = torch.empty_like(ratio).flatten()
-        part = torch.mul(ratio, given[items, rows, columns].unsqueeze(-1), out=held[: ratio.numel()].view(ratio.shape))
-        into_vector += part.sum(2).sum((0, 1))
+    for ratio, (g, to_query, to_plain, to_key) in _blocks(
+        query, key, kept, _BLOCK // 2, *(one.view(-1, *one.shape[-3:]) for one in cut)
+    ):
+        if held.shape != ratio.shape:
+            held = torch.empty_like(ratio)
+        part = torch.mul(ratio, g, out=held)
+        to_plain += part.sum(2, keepdim=True)
         part.addcmul_(part, ratio, value=-1)
-        into_query[items, rows] += part.sum(2)
-        into_key[items, columns] += part.sum(1)
+        to_query += part.sum(2, keepdim=True)
+        to_key += part.sum(1, keepdim=True)
+    return into_query, into_key, plain.flatten(0, -2).sum(0)
 
 
-def _blocks(sides: Sides, size: int) -> Iterator[tuple[tuple[slice, slice, slice], Tensor]]:
-    """Where a block of pairs lies (items, queries, keys), and `σ(2 (a + b))` of it; the next block overwrites it."""
-    (items, queries, hidden), keys = sides.query.shape, sides.key.shape[1]
+def _blocks(
+    query: Tensor, key: Tensor, kept: Tensor | None, size: int, *others: Tensor
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """`σ(2 (a + b))` of a block of pairs, `(items, queries, keys, hidden)`, which the next block overwrites.
+
+    Args:
+        query: a.
+        key: b.
+        kept: `e^(−2b)`, if it's there.
+        size: pairs × hidden units of a block.
+        others: what else is cut into blocks, `(items, queries, keys, …)`; an axis of 1 isn't.
+    """
+    query, key = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
+    (items, queries, hidden), keys = query.shape, key.shape[1]
     columns = min(keys, max(1, size // hidden))
     rows = min(queries, max(1, size // (columns * hidden)))
-    several = max(1, size // (rows * columns * hidden)) if rows == queries and columns == keys else 1
-    held = sides.query.new_empty(min(several, items) * rows * columns * hidden)
-    one = sides.query.new_ones(())
-    for item in range(0, items, several):
-        for row in range(0, queries, rows):
-            for column in range(0, keys, columns):
-                at = slice(item, item + several), slice(row, row + rows), slice(column, column + columns)
-                left, right = sides.query[at[0], at[1]].unsqueeze(2), sides.key[at[0], at[2]].unsqueeze(1)
+    rows = -(-queries // -(-queries // rows))  # no short last block
+    several = min(items, max(1, size // (rows * columns * hidden))) if rows == queries and columns == keys else 1
+    held, one = query.new_empty(several * rows * columns * hidden), query.new_ones(())
+    ratio = held[:0]
+    given = (query, key) if kept is None else (query, key, kept.view(key.shape))
+    for left, right, *some in zip(*(_cut(tensor, several, 0, items) for tensor in (*given, *others)), strict=True):
+        sides = _sides(left, right, None if kept is None else some.pop(0))
+        cut = sides.query.unsqueeze(2), sides.key.unsqueeze(1), *some
+        for of_rows in zip(*(_cut(tensor, rows, 1, queries) for tensor in cut), strict=True):
+            for left, right, *rest in zip(*(_cut(tensor, columns, 2, keys) for tensor in of_rows), strict=True):
                 shape = (left.shape[0], left.shape[1], right.shape[2], hidden)
-                ratio = held[: shape[0] * shape[1] * shape[2] * hidden].view(shape)
+                if ratio.shape != shape:
+                    ratio = held[: math.prod(shape)].view(shape)
                 if sides.exponential:
                     torch.addcmul(one, left, right, out=ratio).reciprocal_()
                 else:
                     torch.add(left, right, out=ratio).mul_(2).sigmoid_()
-                yield at, ratio
+                yield ratio, rest
+
+
+def _cut(tensor: Tensor, step: int, axis: int, size: int) -> Iterable[Tensor]:
+    if step >= size:
+        return (tensor,)
+    return tensor.split(step, axis) if tensor.shape[axis] == size else [tensor] * -(-size // step)
 
 
 # --- the two sides --------------------------------------------------------------------------------------------------
 
 
-def sides_of(query: Tensor, key: Tensor, prepared: bool) -> Sides:
-    """What the pairs of these queries and keys are made from; see the head of this file."""
+def _sides(query: Tensor, key: Tensor, kept: Tensor | None) -> _Sides:
+    """What the pairs of these queries and keys are made from; see the head of this file. The loop does it likewise."""
     reach, cut = _REACH[query.dtype]
-    narrow = (_kept_of if prepared else _narrow)(key, reach)
-    if narrow is not None:
-        return Sides(_exponential(query, cut)[0], narrow, True)
-    query, key = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
-    narrow = _narrow(query, reach)
-    if narrow is not None:
-        return Sides(narrow, _exponential(key, cut)[0], True)
+    if kept is None and _is_narrow(key, reach):
+        kept = _exponential(key, reach)
+    if kept is not None:
+        return _Sides(_exponential(query, cut), kept, True)
+    if _is_narrow(query, reach):
+        return _Sides(_exponential(query, reach), _exponential(key, cut), True)
     for here, there, swapped in ((key, query, False), (query, key, True)):
         middle = (here.amax(-2, keepdim=True) + here.amin(-2, keepdim=True)) / 2
-        narrow = _narrow(here - middle, reach)
-        if narrow is not None:
-            other = _exponential(there + middle, cut)[0]
-            return Sides(narrow, other, True) if swapped else Sides(other, narrow, True)
-    return Sides(query.contiguous(), key.contiguous(), False)  # not doubled: the largest numbers may yet cancel
+        centred = here - middle
+        if _is_narrow(centred, reach):
+            narrow, other = _exponential(centred, reach), _exponential(there + middle, cut)
+            return _Sides(narrow, other, True) if swapped else _Sides(other, narrow, True)
+    return _Sides(query, key, False)  # not doubled: the largest numbers may yet cancel
 
 
-def _narrow(side: Tensor, reach: float) -> Tensor | None:
-    """The exponentials of a side if it is narrow."""
-    made, largest = _exponential(side, reach)
-    return made if largest <= reach else None  # a NaN is not at most anything
+def _is_narrow(side: Tensor, reach: float) -> bool:
+    low, high = torch.aminmax(side)  # both NaN where one is, which is not at most anything
+    return -reach <= float(low) and float(high) <= reach
 
 
-def _kept_of(key: Tensor, reach: float) -> Tensor | None:
-    """`_narrow` of keys, made once while they live."""
+def _exponential(side: Tensor, cut: float) -> Tensor:
+    return side.clamp(-cut, cut).mul_(-2).exp_()
+
+
+def _kept_of(key: Tensor, compiled: bool) -> Tensor | None:
+    """The exponentials of narrow keys, made once while they live."""
     if key.is_inference():  # such a tensor does not count its changes
-        return _narrow(key, reach)
+        return _to_keep(key, compiled)
     kept = _kept.get(key)
-    if kept is None or kept.version != key._version:
-        kept = _Kept(key._version, _narrow(key, reach))
+    if kept is None or kept[:2] != (key._version, compiled):
+        kept = _Kept(key._version, compiled, _to_keep(key, compiled))
         _kept[key] = kept
     return kept.key
 
 
-def _exponential(side: Tensor, cut: float) -> tuple[Tensor, float]:
-    """`e^(−2x)` of a side, `(items, positions, hidden)`, cut off at ±cut; and the largest |x|, NaN where one is."""
-    side = side.reshape(-1, *side.shape[-2:])
-    run = loop("additive", "side", side.dtype)
+def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
+    run = loop("additive", "keep", key.dtype) if compiled else None
     if run:
-        side = side.contiguous()
-        made = torch.empty_like(side)
-        return made, run(side.numel(), torch.get_num_threads(), cut, side.data_ptr(), made.data_ptr())
-    return side.clamp(-cut, cut).mul_(-2).exp_(), float(torch.linalg.vector_norm(side, torch.inf))
+        key = padded(key)
+        made = torch.empty_like(key)
+        return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
+    reach, _ = _REACH[key.dtype]
+    return _exponential(key, reach).contiguous() if _is_narrow(key, reach) else None
 
 
 # --- the compiled loops ---------------------------------------------------------------------------------------------
 
-_SIDES = [ctypes.c_int64] * 5 + [ctypes.c_bool] + [ctypes.c_void_p] * 3
+# How many addresses a loop is given, behind the sizes.
+_ADDRESSES = {"additive_forward": 5, "additive_backward": 8, "additive_keep": 2}
 
 
 def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
@@ -249,14 +281,20 @@ def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 @functools.cache
 def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
     run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
-    number = ctypes.c_float if dtype == torch.float32 else ctypes.c_double
-    run.argtypes = {
-        "additive_side": [ctypes.c_int64, ctypes.c_int64, number, ctypes.c_void_p, ctypes.c_void_p],
-        "additive_forward": [*_SIDES, ctypes.c_void_p],
-        "additive_backward": [*_SIDES, *[ctypes.c_void_p] * 4],
-    }[name]
-    run.restype = number if name == "additive_side" else None
+    alone = name == "additive_keep"
+    run.argtypes = [ctypes.c_int64] * (1 if alone else 5) + [ctypes.c_void_p] * _ADDRESSES[name]
+    run.restype = ctypes.c_bool if alone else None
     return run
+
+
+def sizes(query: Tensor, key: Tensor) -> tuple[int, ...]:
+    """Items, queries, keys, width and threads, as the loops want them."""
+    return query.shape[:-2].numel(), query.shape[-2], *key.shape[-2:], torch.get_num_threads()
+
+
+def addresses(*tensors: Tensor | None) -> tuple[int | None, ...]:
+    """Where contiguous tensors lie."""
+    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
 
 
 def padded(rows: Tensor) -> Tensor:
