@@ -54,6 +54,16 @@ def works(positions: int, window: int) -> Iterator[Work]:
     yield from both(f"plain, T {short}", plain(short), sdpa, attend())
     yield from both(f"causal, T {short}", plain(short), lambda q, k, v: sdpa(q, k, v, is_causal=True),
                     attend(mask=masks.causal()))  # fmt: skip
+    shared = plain(short)
+    shared[1:] = [tensor[:, ::4].contiguous() for tensor in shared[1:]]
+    yield from both(f"2 key heads for 8, T {short}", shared, lambda q, k, v: sdpa(q, k, v, enable_gqa=True), attend())
+    # A score that is a dot product of prepared sides, beside the plain product of the given ones.
+    cosine = regard.score("cosine", strength=8.0)
+    yield from both(f"cosine beside plain, T {short}", plain(short), sdpa, attend(score=cosine), compared=False)
+    general = regard.score("general", query_dim=width, key_dim=width)
+    yield from both(f"general beside plain, T {short}", plain(short), sdpa, attend(score=general), compared=False)
+    yield from both(f"general beside all weights, T {short}", plain(short),
+                    lambda q, k, v: (q @ general.weight @ k.mT).softmax(-1) @ v, attend(score=general))  # fmt: skip
     for length in (short, long):
         yield from both(f"dropout, T {length}", plain(length), lambda q, k, v: sdpa(q, k, v, dropout_p=0.1),
                         attend(dropout=0.1), compared=False)  # fmt: skip
@@ -67,21 +77,24 @@ def works(positions: int, window: int) -> Iterator[Work]:
     yield from both(f"last stride not 1, T {short}", [tensor.mT.contiguous().mT for tensor in plain(short)],
                     sdpa, attend())  # fmt: skip
     yield from both(f"values half as wide, T {short}", plain(short, dim=width // 2), sdpa, attend())
-    lower = torch.ones(long, long, dtype=torch.bool).tril()
-    yield from both(f"boolean lower triangle, T {long}", plain(long), lambda q, k, v: sdpa(q, k, v, attn_mask=lower),
-                    attend(mask=masks.keep(lower)))  # fmt: skip
+    lower = torch.ones(2 * long, 2 * long, dtype=torch.bool).tril()
+    yield from both(f"boolean lower triangle, T {2 * long}", plain(2 * long),
+                    lambda q, k, v: sdpa(q, k, v, attn_mask=lower), attend(mask=masks.keep(lower)))  # fmt: skip
     everything = torch.ones(long, long, dtype=torch.bool)
-    yield Work(f"boolean mask, all true, T {long}", plain(long),
-               lambda q, k, v: sdpa(q, k, v, attn_mask=everything),
+    yield Work(f"mask of bools, all true, beside no mask, T {long}", plain(long), sdpa,
                attend(mask=masks.keep(everything)), False)  # fmt: skip
-    for kind, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
-        yield from both(f"{name}, T {short}", plain(short, kind=kind), sdpa, attend())
+    for length in (short, long):
+        for kind, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+            yield from both(f"{name}, T {length}", plain(length, kind=kind), sdpa, attend())
+    for top in (0, 8):
+        yield Work(f"context and statistics, top {top}, T {long}", plain(long), sdpa, told(top), False, compared=False)
+    yield Work(f"context and statistics from all weights, T {long}", plain(long), sdpa, weighed, False, compared=False)
     share = torch.linspace(0.1, 0.82, 8)  # 46 % full
     lengths = (share * short).long()
     keep = (torch.arange(short) < lengths[:, None])[:, None, None]
     padded = lambda q, k, v: sdpa(q, k, v, attn_mask=keep)  # noqa: E731
     yield from both(f"lengths, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.padding(lengths)))
-    causal = keep & lower[:short, :short]
+    causal = keep & lower[:short, :short]  # as one mask
     yield from both(f"lengths and causal, T {short}", plain(short, 8),
                     lambda q, k, v: sdpa(q, k, v, attn_mask=causal),
                     attend(mask=masks.padding(lengths) & masks.causal()))  # fmt: skip
@@ -90,6 +103,22 @@ def works(positions: int, window: int) -> Iterator[Work]:
     near = (offset >= 0) & (offset <= window)
     yield from both(f"window of {window}, T {length}", [tensor[:, :2] for tensor in plain(length)],
                     lambda q, k, v: sdpa(q, k, v, attn_mask=near), attend(mask=masks.window(window, 0)))  # fmt: skip
+
+
+def told(top: int) -> Callable[..., Any]:
+    """The context, each query's entropy and maximum, what each key received, and the largest weights."""
+
+    def both(query: Tensor, key: Tensor, value: Tensor) -> Any:
+        attended = regard.attend(query, key, value)
+        return attended.context, attended.statistics(top)
+
+    return both
+
+
+def weighed(query: Tensor, key: Tensor, value: Tensor) -> Any:
+    """The same (without the largest) as one writes it."""
+    weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+    return weights @ value, torch.special.entr(weights).sum(-1), weights.amax(-1), weights.sum(-2)
 
 
 def sides(work: Work) -> dict[str, Callable[[], Any]]:
@@ -105,7 +134,7 @@ def sides(work: Work) -> dict[str, Callable[[], Any]]:
     if work.compared:
         rival, ours = work.rival(*inputs).detach(), work.ours(*inputs).detach()
         error = float((rival.float() - ours.float()).abs().max())
-        bound = 1e-5 if rival.dtype == torch.float32 else 2e-2
+        bound = (1e-5 if rival.dtype == torch.float32 else 2e-2) * max(1.0, float(rival.abs().max()))
         if not error < bound:
             raise SystemExit(f"{work.name}: the two contexts differ by {error}")
     return {"torch": run(work.rival), "regard": run(work.ours)}

@@ -11,11 +11,18 @@ from regard import explain, masks
 from regard.attention.masks import Sizes
 from regard.attention.seen import seen
 from regard.kernels import blocked as blocks
-from regard.kernels import sdpa
+from regard.kernels import dot, sdpa
 from regard.kernels import windowed as windows
 from regard.kernels.blocked import blocked
 from regard.kernels.ragged import ragged
 from regard.kernels.windowed import windowed
+
+
+@pytest.fixture(autouse=True)
+def torchs_own_ways(monkeypatch):
+    """As without a compiler, whose loop takes all of these calls (`test_kernels_compiled.py`)."""
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
+
 
 BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 4, 2, 5, 7, 3, 2
 

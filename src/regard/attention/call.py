@@ -17,7 +17,7 @@ from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
 from regard.attention.score import Bound, Prepared, Score, scores
 from regard.attention.seen import Seen, conjuncts, seen
 from regard.errors import ConfigError, MaskError
-from regard.kernels import dispatch, rows
+from regard.kernels import dispatch, dot, rows
 from regard.kernels.calls import is_plain
 
 ScoreLike = str | Score | Bound
@@ -26,6 +26,9 @@ RefocusLike = Sequence[Callable[[Tensor], Tensor]] | Callable[[Tensor], Tensor]
 
 _LARGE = 2**16
 """Queries × keys from which blocks are faster than all weights at once."""
+
+_WORTH_A_LOOP = 2**10
+"""Queries × keys from which the compiled loop is faster than torch's kernel."""
 
 # Parts that `attend` was given by name: made once, and nobody else holds them. A module makes its own.
 _made: dict[tuple[str, str], Any] = {}
@@ -149,8 +152,15 @@ class Call:
             bias_learned=self._learns_bias(),
             ragged=self.seen.ragged,
             windowed=self._is_windowed(),
+            loop=self._loops(),
         )
         return dispatch.choose(facts), hides and (blind or unsafe)
+
+    def _loops(self) -> bool:
+        """Whether the compiled loop for dot products takes such calls, and is worth it."""
+        if self.value is None or self.sizes.queries * self.sizes.keys < _WORTH_A_LOOP:
+            return False
+        return dot.serves(self.query, self.query, self.value)
 
     def _blocks(self) -> bool:
         """Whether a path whose gradients are written out may be taken, and is worth it."""

@@ -42,6 +42,49 @@ class Seen(NamedTuple):
         return self.lengths is not None and self.rest is None and self.window is None
 
 
+class Apart(NamedTuple):
+    """A mask taken apart for the compiled loop, which knows more: where a query stands may be any key.
+
+    Attributes:
+        causal: query i sees no key beyond i + offset.
+        offset: the key at which query 0 stands.
+        window: the positions before and after its own that a query sees, or None for all.
+        lengths: the keys of each item that are real and come first, or None for all.
+        known: all that the above say, as a mask that no caller can change.
+        rest: everything else, to be drawn.
+    """
+
+    causal: bool
+    offset: int
+    window: tuple[int, int] | None
+    lengths: tuple[int, ...] | None
+    known: Mask | None
+    rest: Mask | None
+
+
+def apart(mask: Mask | None, sizes: Sizes) -> Apart:
+    """What the compiled loop need not be drawn."""
+    parts = [_of_padding(part, sizes) if isinstance(part, Padding) else part for part in conjuncts(mask)]
+    placed = [part for part in parts if isinstance(part, Causal | Window)]
+    placed = [part for part in placed if part.anchor == placed[0].anchor]
+    offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
+    windows = [part for part in placed if isinstance(part, Window)]
+    lengths = [part for part in parts if isinstance(part, _Lengths)]
+    known: list[Mask] = [*placed, *lengths]
+    return Apart(
+        causal=len(windows) < len(placed),
+        offset=offset,
+        window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
+        lengths=tuple(map(min, *(part.known for part in lengths))) if len(lengths) > 1 else _of(lengths),
+        known=joined(known),
+        rest=joined([part for part in parts if part is not None and part not in known]),
+    )
+
+
+def _of(lengths: "list[_Lengths]") -> tuple[int, ...] | None:
+    return lengths[0].known if lengths else None
+
+
 def conjuncts(mask: Mask | None) -> list[Mask]:
     """The masks that must all agree: `a & b & c` taken apart."""
     if mask is None:
@@ -85,7 +128,7 @@ class _Lengths(Padding):
 
     def __init__(self, lengths: Tensor) -> None:
         super().__init__(lengths.clone(), None)  # the caller's may change before the weights are made
-        self.known = tuple(lengths.tolist())
+        self.known: tuple[int, ...] = tuple(lengths.tolist())
 
 
 def _read(part: Mask, sizes: Sizes) -> Mask | None:
@@ -119,6 +162,8 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
 
 
 def _of_padding(part: Padding, sizes: Sizes) -> Mask | None:
+    if isinstance(part, _Lengths):
+        return part
     lengths = part.lengths
     if part.kept is not None:
         if not _readable(part.kept) or tuple(part.kept.shape) != (sizes.batch, sizes.keys):

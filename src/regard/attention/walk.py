@@ -11,13 +11,14 @@ from torch import Tensor
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Source, watched
 from regard.attention.call import Call
-from regard.attention.functional import dot, wide
+from regard.attention.functional import dot as formula
+from regard.attention.functional import wide
 from regard.attention.linear import Linear, linear_attention
 from regard.attention.masks import Causal, Padding, causal, padding
 from regard.attention.score import DotProduct, Prepared, Score
-from regard.attention.seen import conjuncts, joined
+from regard.attention.seen import apart, conjuncts, joined
 from regard.attention.statistics import Statistics, statistics_of
-from regard.kernels import dispatch, rows
+from regard.kernels import dispatch, dot, rows
 from regard.kernels.blocked import blocked
 from regard.kernels.ragged import ragged
 from regard.kernels.sdpa import fused
@@ -65,6 +66,8 @@ def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
     seen = call.seen
     if path in ("linear", "ragged", "windowed"):
         return None
+    if path == "compiled" and not guarded:
+        return None  # what the loop does not know is drawn with the rest of its mask
     if path == "blocked":
         return call.drawn(seen.beside_causal)
     if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
@@ -193,7 +196,13 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         kind = torch.promote_types(left.dtype, call.value.dtype)
         sides = left.to(kind), right.to(kind), call.value.to(kind)
     known = call.seen
-    if path == "blocked":
+    loop = None
+    if path == "compiled":
+        loop = apart(call.mask, call.sizes)
+        keep = call.drawn(loop.rest)
+        visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep)
+        context = dot.attention(*sides, visible=visible, bias=bias, scale=scale, dropout=call.dropout)
+    elif path == "blocked":
         context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
     elif path == "ragged":
         assert known.lengths is not None
@@ -205,18 +214,19 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
     context = guarding.spoil(context.to(call.query.dtype), spoiled)
 
-    def visible() -> Tensor | None:
+    def seen() -> Tensor | None:
         # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
-        if known.rest is None and spoiled is None:
+        if loop is None and known.rest is None and spoiled is None:
             return call.draw()
-        lower = call.drawn(causal()) if path == "blocked" and known.causal else None
+        own = loop.known if loop else causal() if path == "blocked" and known.causal else None
+        lower = call.drawn(own)
         return keep if lower is None else lower if keep is None else keep & lower
 
     def scores(part: slice) -> Tensor:
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
-        return _biased(call, dot(left[..., part, :], _for_all_heads(call, right), factor), part)
+        return _biased(call, formula(left[..., part, :], _for_all_heads(call, right), factor), part)
 
-    return Attended(context, source=_again(call, scores, visible, spoiled, left, right))
+    return Attended(context, source=_again(call, scores, seen, spoiled, left, right))
 
 
 def _again(

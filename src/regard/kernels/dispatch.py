@@ -2,14 +2,15 @@
 
 The paths give the same numbers. "explicit" forms every weight and can do everything; "fused" is
 `scaled_dot_product_attention`; "blocked" makes the weights of some queries at a time; "ragged" is fused over each
-item's own keys, "windowed" over each block's own window; "linear" never forms queries × keys; "additive" makes an
+item's own keys, "windowed" over each block's own window; "compiled" is one loop for all of these, where a C++ compiler
+could build it; "linear" never forms queries × keys; "additive" makes an
 additive score without its table of pairs × hidden units, and goes on as "explicit" does.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-Path = Literal["explicit", "fused", "blocked", "ragged", "windowed", "linear", "additive"]
+Path = Literal["explicit", "fused", "blocked", "ragged", "windowed", "compiled", "linear", "additive"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Facts:
         bias_learned: the bias needs a gradient.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
         windowed: it is a window that hides most, and nothing else.
+        loop: a compiled loop takes calls like this one, if its score and normalizer allow.
     """
 
     score: str
@@ -53,6 +55,7 @@ class Facts:
     bias_learned: bool
     ragged: bool
     windowed: bool
+    loop: bool
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def choose(facts: Facts) -> Choice:
         against.append("there is no value: the weights are the answer")
     if facts.refocused:
         against.append("refocus= changes the weights after they are normalised")
-    if facts.dropout > 0 and not facts.blocks:
+    if facts.dropout > 0 and not (facts.blocks or facts.loop):
         against.append("dropout= is above 0, which only plain calls of many positions on a processor take in blocks")
     if facts.empty:
         against.append("an axis has size 0")
@@ -90,6 +93,9 @@ def choose(facts: Facts) -> Choice:
         against.append(f"the normalizer {facts.normalizer!r} is not softmax with a fixed temperature")
     if against:
         return Choice("explicit", tuple(against))
+    if facts.loop:
+        told = "is read tile by tile, in a loop compiled for this processor"
+        return Choice("compiled", (f"{facts.score!r} with softmax {told}",))
     computes = f"{facts.score!r} with softmax is what scaled_dot_product_attention computes"
     if facts.blocks and (facts.dropout > 0 or facts.bias_learned):
         slow = "dropout= is above 0" if facts.dropout > 0 else "bias= needs a gradient"
