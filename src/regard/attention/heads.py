@@ -21,6 +21,7 @@ from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_s
 from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
+from regard.kernels import dot
 
 Turn = Callable[[Tensor], Tensor]
 
@@ -144,43 +145,68 @@ class Heads(nn.Module):
         assert attended.context is not None
         return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
 
+    def showing(
+        self, context: Float[Tensor, "batch queries dim"], query: Tensor, keys: Callable[[], Keys], sight: Sight
+    ) -> Attended:
+        """What was computed elsewhere, with the weights that `attend` makes of the same queries and keys on access.
+
+        Args:
+            context: after the projection back.
+            query: `(batch, heads, queries, width)`.
+            keys: gives what was looked at.
+            sight: who could see whom.
+        """
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys(), sight)))
+
     def _look(self, query: Tensor, keys: Keys, sight: Sight) -> Attended:
         dropout = self.dropout if self.training else 0.0
-        score, normalizer = self._bound(sight), self.normalizer
-
-        def plainly(dropout: float = 0.0, weights: bool = True) -> Attended:
-            return attend(
-                query,
-                keys.key,
-                keys.value,
-                score=score,
-                normalizer=normalizer,
-                mask=sight.mask(),
-                bias=sight.bias,
-                dropout=dropout,
-                weights=weights,
-            )
-
         if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
-            return plainly(dropout, torch.compiler.is_compiling())
+            return self._plainly(query, keys, sight, dropout, torch.compiler.is_compiling())
+        context = self._looped(query, keys, sight) if sight.keep is None else None
+        if context is None:
+            context = self._fused(query, keys, sight)
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys, sight)))
+
+    def _looped(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor | None:
+        """By the compiled loop, where it takes the call."""
+        if not dot.serves(query, keys.key, keys.value):
+            return None
+        scale = self.width**-0.5 if self.score.scale is None else self.score.scale
+        visible = dot.Visible(sight.causal, 0, None, None, None)
+        return dot.attention(query, *keys, visible=visible, bias=sight.bias, scale=scale, dropout=0.0)
+
+    def _fused(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor:
         context = F.scaled_dot_product_attention(
             query,
             keys.key,
             keys.value,
             attn_mask=sight.added(query.dtype),
             is_causal=sight.causal and sight.bias is None,
-            scale=score.scale,
+            scale=self.score.scale,
             enable_gqa=self.heads != self.key_heads,
         )
-        if sight.sighted is not None:
-            context = torch.where(sight.sighted, context, 0.0)
-        # Whoever looks gets what `attend` makes of the same queries and keys.
-        source = Source(
-            lambda: plainly().weights,
-            lambda: plainly().log_weights,
-            statistics=lambda top: plainly(weights=False).statistics(top),
+        return context if sight.sighted is None else torch.where(sight.sighted, context, 0.0)
+
+    def _plainly(
+        self, query: Tensor, keys: Keys, sight: Sight, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        return attend(
+            query,
+            keys.key,
+            keys.value,
+            score=self._bound(sight),
+            normalizer=self.normalizer,
+            mask=sight.mask(),
+            bias=sight.bias,
+            dropout=dropout,
+            weights=weights,
         )
-        return Attended(context, source=source)
+
+    def _source(self, again: Callable[[], Attended]) -> Source:
+        """Whoever looks gets what `attend` makes of the same queries and keys."""
+        return Source(
+            lambda: again().weights, lambda: again().log_weights, statistics=lambda top: again().statistics(top)
+        )
 
     def _bound(self, sight: Sight) -> Any:
         if getattr(self.score, "kind", None) != "score":

@@ -133,15 +133,17 @@ class Learned(Position):
 
     def _check_end(self, positions: Tensor) -> None:
         count = self.weight.shape[0]
-        inside = ((positions >= 0) & (positions < count)).all()
         if torch.compiler.is_compiling():  # a Python branch on data would break the graph; an assertion stays inside it
+            inside = ((positions >= 0) & (positions < count)).all()
             torch._assert_async(inside, f"a position lies outside the {count} learned ones")
-        elif not transformed() and not inside:  # inside vmap nothing can be asked; torch's own index error remains
-            raise TooLong(
-                f"the learned position part holds positions 0 to {count - 1}, but was asked for"
-                f" {int(positions.min())} to {int(positions.max())}; shorten the input, make the part with a larger"
-                " count, or use a kind without an end (sinusoidal, rotary, alibi, t5, shaw)"
-            )
+        elif not transformed() and positions.numel():  # inside vmap nothing can be asked; torch's index error remains
+            first, last = (int(end) for end in positions.aminmax())
+            if first < 0 or last >= count:
+                raise TooLong(
+                    f"the learned position part holds positions 0 to {count - 1}, but was asked for {first} to {last};"
+                    " shorten the input, make the part with a larger count, or use a kind without an end (sinusoidal,"
+                    " rotary, alibi, t5, shaw)"
+                )
 
     def extra_repr(self) -> str:
         return f"count={self.weight.shape[0]}, dim={self.weight.shape[1]}"

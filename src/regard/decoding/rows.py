@@ -40,6 +40,8 @@ def follow(state: State, stay: np.ndarray, parents: np.ndarray, slots: int, plac
         slots: items in the batch during the step.
         places: hypotheses of each during the step.
     """
+    if len(stay) == slots and places == parents.shape[1] == 1:
+        return state  # nobody leaves, and there is nobody to cross with
     rows = (stay[:, None] * places + parents[stay]).reshape(-1)
     moving = state.moving
     if not np.array_equal(rows, np.arange(slots * places)):

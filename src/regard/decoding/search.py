@@ -116,14 +116,15 @@ def search(
         # The most that a live hypothesis can reach: it loses nothing more, and spreads its loss over all it may have.
         beaten = best / furthest < cuts
         done = beaten | (best == -np.inf) | (ends == steps)
-        for slot in np.flatnonzero(done & ~beaten).tolist():
-            # Where the model allows no continuation at all, the hypotheses of the step before are what there is.
-            stuck = best[slot] == -np.inf and not ended[slot].any()
-            alive = before[slot] if stuck else totals[slot]
-            for place in np.flatnonzero(alive > -np.inf).tolist():
-                live[slot].keep(history, steps - int(stuck), place, float(alive[place]), finished=False)
-        for slot in np.flatnonzero(done).tolist():
-            results[live[slot].number] = live[slot].hypotheses(history)
+        if done.any():
+            for slot in np.flatnonzero(done & ~beaten).tolist():
+                # Where the model allows no continuation at all, the hypotheses of the step before are what there is.
+                stuck = best[slot] == -np.inf and not ended[slot].any()
+                alive = before[slot] if stuck else totals[slot]
+                for place in np.flatnonzero(alive > -np.inf).tolist():
+                    live[slot].keep(history, steps - int(stuck), place, float(alive[place]), finished=False)
+            for slot in np.flatnonzero(done).tolist():
+                results[live[slot].number] = live[slot].hypotheses(history)
 
         stay = np.flatnonzero(~done)
         state = follow(step.state, stay, chosen.parents, len(live), before.shape[1])

@@ -4,6 +4,7 @@ A cache grows by giving a longer one. Both stand in one buffer with spare room, 
 the first to go on from a cache has the right to, and whoever goes on from it again copies.
 """
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,6 +62,10 @@ class Cache:
         """How many keys each layer holds, padding included."""
         return self.states.shape[4]
 
+    def of_layer(self, layer: int) -> Keys:
+        """One layer's keys and values, `(batch, key_heads, slots, width)`."""
+        return Keys(*self.states[:, layer].unbind(1))
+
     def grow(self, extra: int) -> "Growth":
         """Room for as many further slots, to be filled layer by layer."""
         return Growth(self, extra)
@@ -79,10 +84,18 @@ class Growth:
         self.new: list[Tensor] = []
         if self.in_place:
             self.buffer, self.end = self._room()
-            self.begin, after = self.end - cache.slots, self.end + extra
-            # Views of all layers at once: a step of few products is mostly such calls.
-            self.fresh = self.buffer.tensor[..., self.end : after, :].flatten(1, 2).unbind(1)
-            self.seen = self.buffer.tensor[..., self.begin : after, :].flatten(1, 2).unbind(1)
+            self.begin, self.after = self.end - cache.slots, self.end + extra
+
+    # Views of all layers at once: a step of few products is mostly such calls.
+    @cached_property
+    def fresh(self) -> tuple[Tensor, ...]:
+        """The new slots of each layer's keys and values."""
+        return self.buffer.tensor[..., self.end : self.after, :].flatten(1, 2).unbind(1)
+
+    @cached_property
+    def seen(self) -> tuple[Tensor, ...]:
+        """All slots of each layer's keys and values."""
+        return self.buffer.tensor[..., self.begin : self.after, :].flatten(1, 2).unbind(1)
 
     def _room(self) -> tuple[_Buffer, int]:
         """A buffer that may be written to, and where the cache ends in it."""
@@ -115,9 +128,8 @@ class Growth:
         """
         keep = None if keep is None else keep[:, let_go:]
         if self.in_place:
-            end = self.end + self.extra
-            states = self.buffer.tensor[..., self.begin + let_go : end, :]
-            return Cache(states, keep, counted, (self.buffer, end))
+            states = self.buffer.tensor[..., self.begin + let_go : self.after, :]
+            return Cache(states, keep, counted, (self.buffer, self.after))
         states = torch.cat((self.cache.states, torch.stack(self.new, dim=1)), dim=4)
         return Cache(states[..., let_go:, :], keep, counted)
 

@@ -1,5 +1,6 @@
 """What every decoder offers, so that one search serves words, captions, pointers and language models."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -34,7 +35,7 @@ class Step(NamedTuple):
 
     logits: Float[Tensor, "batch n choices"]
     state: State
-    attended: dict[str, Attended]
+    attended: Mapping[str, Attended]
 
     def looked(self, name: str) -> Float[Tensor, "batch n source"]:
         """Where the attention of that name looked, its heads averaged."""

@@ -6,7 +6,7 @@
 What the layers share (masks, positions, the room for new keys) is made once by the stack.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from regard.errors import ConfigError, ShapeError
 from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
 from regard.layers.places import Places
+from regard.layers.stepping import forget, one_more, steps_of
 
 Order = Literal["pre", "post"]
 
@@ -118,7 +119,7 @@ class Stacked(NamedTuple):
 
     output: Float[Tensor, "batch positions dim"]
     cache: Cache | None
-    attended: dict[str, Attended]
+    attended: Mapping[str, Attended]
 
 
 class Stack(nn.Module):
@@ -162,6 +163,7 @@ class Stack(nn.Module):
 
     def start(self, batch: int) -> Cache:
         """Nothing read yet."""
+        forget(self)
         heads: Any = self.blocks[0].attention
         return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, heads.output.weight)
 
@@ -200,6 +202,10 @@ class Stack(nn.Module):
             raise ShapeError(f"the cache has {cache.counted.shape[0]} rows, x has shape {tuple(x.shape)}")
         if cache is not None and documents is not None:
             raise ConfigError("packed documents are read at once: give documents= or cache=, not both")
+        if cache is not None and memory is None and keep is None:
+            steps = steps_of(self, x, cache)
+            if steps is not None:
+                return Stacked(*one_more(self, steps, x, cache))
         places = Places.of(x, keep, cache, documents)
         x = _blank(x, keep)
         if self.position is not None and self.position.kind == "add":
@@ -208,7 +214,7 @@ class Stack(nn.Module):
         sight = places.sight(self.causal, self.window, self.position, self._scored)
         across = None if memory is None else Sight(None if memory.keep is None else memory.keep[:, None, None])
         growth = None if cache is None else cache.grow(x.shape[1])
-        attended: dict[str, Attended] = {}
+        attended: Mapping[str, Attended] = {}
         for layer, block in enumerate(self._blocks()):
             given = (None, None) if memory is None else (memory.keys[layer], across)
             if self.checkpointed and self.training and growth is None:

@@ -128,7 +128,7 @@ class TransformerLanguageModel(nn.Module):
         return objective(self.logits(hidden).flatten(0, 1), targets.flatten(), smoothing)
 
     def _stacked(self, ids: Tensor, cache: Any) -> Stacked:
-        stacked: Stacked = self.stack(self.embedding(ids), keep=_needed(_real(ids)), cache=cache)
+        stacked: Stacked = self.stack(self.embedding(ids), keep=_padding(ids), cache=cache)
         return stacked
 
 
@@ -155,9 +155,7 @@ class TransformerDecoder(nn.Module):
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
         """Read n pieces and score the next one after each. Id 0 is padding on either side: not seen, not counted."""
-        stacked = self.stack(
-            self.embedding(inputs), keep=_needed(_real(inputs)), cache=state.moving, memory=state.fixed
-        )
+        stacked = self.stack(self.embedding(inputs), keep=_padding(inputs), cache=state.moving, memory=state.fixed)
         return Step(self.readout(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
     def read(self, memory: Memory, target_in: Int[Tensor, "batch steps"]) -> Stacked:
@@ -363,6 +361,12 @@ def _spread(linear: nn.Linear, settings: TransformerParts) -> float:
 
 def _real(ids: Tensor) -> Tensor:
     return ids != PADDING
+
+
+def _padding(ids: Tensor) -> Tensor | None:
+    """Which ids are real, None where all are."""
+    traced = torch.compiler.is_compiling()
+    return _real(ids) if traced or not bool(ids.all()) else None  # padding is 0
 
 
 def _needed(keep: Tensor) -> Tensor | None:
