@@ -122,9 +122,7 @@ class Updater:
 
     def _apply(self, tokens: float, learning_rate: float, loss: float, name: str) -> float:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        torch._foreach_div_(gradients, tokens)
-        length = nn.utils.get_total_norm(gradients)
-        norm = full(length).item()
+        norm = full(nn.utils.get_total_norm(gradients)).item() / tokens
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = "gradient" if math.isfinite(loss) else "loss"
             raise Diverged(
@@ -132,8 +130,9 @@ class Updater:
                 "nothing was saved of this step. Try a lower learning_rate, a longer warmup_steps, a smaller clip, or "
                 "precision fp32"
             )
-        if self.settings.clip is not None:
-            nn.utils.clip_grads_with_norm_(self._parameters, self.settings.clip, length)
+        # The mean gradient, clipped as torch clips, in one pass over the sums.
+        clip = self.settings.clip
+        torch._foreach_mul_(gradients, (1 if clip is None else min(1, clip / (norm + 1e-6))) / tokens)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
