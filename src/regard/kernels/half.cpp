@@ -33,7 +33,7 @@ namespace {
 
 constexpr int64_t kTile = 1024;                    // bytes: 16 rows of 64
 constexpr int64_t kKeys = 32, kQueries = 32;       // two tiles of each
-constexpr int64_t kGroups = 8;                     // groups of kKeys in a block, an even number
+constexpr int64_t kGroups = 4;                     // groups of kKeys in a block, an even number
 constexpr int64_t kWeights = 4;                    // groups whose weights are held
 constexpr int64_t kLanes = 16;
 constexpr float kLogTwo = 0.693147180559945309f;
@@ -168,7 +168,6 @@ struct Places {
         weights_at = scores_at + (kGroups + 1) * 4 * kTile;
         thread_bytes = weights_at + kWeights * 2 * kParts * kTile;
     }
-    int64_t heads_bytes(const Call& call) const { return call.batch * call.key_heads * head_bytes; }
 };
 
 // One group of keys: rows of 32 dims, tile by tile, parts one after the other.
@@ -497,49 +496,86 @@ struct Block {
 // --- the call -------------------------------------------------------------------------------------------------------
 
 template <int kParts>
-void forward(const Call& call) {
-    const Places<kParts> places(call);
-    const int64_t cost = call.batch * call.heads * call.queries * call.keys * 8;
-    auto length = [&](int64_t item) { return call.lengths ? call.lengths[item] : call.keys; };
-    loops::share(call.batch * call.key_heads * places.groups, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; ++at) {
-            int64_t head = at / places.groups, group = at % places.groups;
-            int64_t item = head / call.key_heads, within = head % call.key_heads;
-            int64_t rows = length(item) - group * kKeys;
-            if (rows <= 0) continue;
-            char* to = call.room + head * places.head_bytes;
-            const int64_t *k = call.key_strides, *v = call.value_strides;
-            pack_keys<kParts>(call, call.key + item * k[0] + within * k[1] + group * kKeys * k[2], rows, places.chunks,
+struct Run {
+    const Call& call;
+    const Places<kParts> places;
+
+    int64_t length(int64_t item) const { return call.lengths ? call.lengths[item] : call.keys; }
+
+    // Groups of keys of one head of one item, numbered through.
+    void pack(int64_t head, int64_t begin, int64_t end, char* to) const {
+        const int64_t item = head / call.key_heads, within = head % call.key_heads;
+        const int64_t *k = call.key_strides, *v = call.value_strides;
+        for (int64_t group = begin; group < std::min(end, up(length(item), kKeys)); ++group) {
+            const int64_t key = group * kKeys, rows = length(item) - key;
+            pack_keys<kParts>(call, call.key + item * k[0] + within * k[1] + key * k[2], rows, places.chunks,
                               to + group * places.key_bytes);
-            pack_values<kParts>(call, call.value + item * v[0] + within * v[1] + group * kKeys * v[2], rows,
-                                places.slices, to + places.groups * places.key_bytes + group * places.value_bytes);
+            pack_values<kParts>(call, call.value + item * v[0] + within * v[1] + key * v[2], rows, places.slices,
+                                to + places.groups * places.key_bytes + group * places.value_bytes);
         }
-    });
-    const int64_t blocks = up(call.queries, kQueries);
-    std::atomic<int64_t> threads{0};
-    loops::share(call.batch * call.heads * blocks, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
-        char* own = call.room + places.heads_bytes(call) + threads++ * places.thread_bytes;
+    }
+
+    // One block of queries of one head.
+    void attend(int64_t head, int64_t block, const char* packed, char* own) const {
+        const int64_t item = head / call.heads, within = head % call.heads, query = block * kQueries;
+        const int64_t count = std::min(kQueries, call.queries - query), row = head * call.queries + query;
+        const int64_t* q = call.query_strides;
+        pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
+                             own + places.queries_at);
+        const Seen seen(call, query, length(item));
+        Block<kParts> one{call, places, seen, packed, packed + places.groups * places.key_bytes, own,
+                          float(std::abs(call.scale) * 1.44269504088896340736), {}, {}};
+        one.run();
+        one.finish(count, call.context + row * call.width, call.logsumexp + row);
+    }
+
+    void all() const {
+        const int64_t key_heads = call.batch * call.key_heads, each = call.heads / call.key_heads;
+        const int64_t cost = call.batch * call.heads * call.queries * call.keys * 8, blocks = up(call.queries, kQueries);
+        char* const threads_room = call.room + call.threads * places.head_bytes;
         const Configuration configuration;
-        _tile_loadconfig(&configuration);
-        for (int64_t at = begin; at < end; ++at) {
-            int64_t head = at / blocks, item = head / call.heads, within = head % call.heads;
-            // From both ends in turn: where queries see different numbers of keys, threads get like shares.
-            int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
-            int64_t query = block * kQueries, count = std::min(kQueries, call.queries - query);
-            const Seen seen(call, query, length(item));
-            const int64_t* q = call.query_strides;
-            int64_t key_head = item * call.key_heads + within / (call.heads / call.key_heads);
-            const char* packed = call.room + key_head * places.head_bytes;
-            pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
-                                 own + places.queries_at);
-            Block<kParts> one{call, places, seen, packed, packed + places.groups * places.key_bytes, own,
-                              float(std::abs(call.scale) * 1.44269504088896340736), {}, {}};
-            one.run();
-            int64_t row = head * call.queries + query;
-            one.finish(count, call.context + row * call.width, call.logsumexp + row);
+        std::atomic<int64_t> threads{0};
+        if (key_heads % call.threads == 0 || key_heads >= 4 * call.threads) {
+            // Heads are enough to share: what a thread packs it uses at once, while it is in its cache.
+            loops::share(key_heads, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
+                const int64_t thread = threads++;
+                char *packed = call.room + thread * places.head_bytes, *own = threads_room + thread * places.thread_bytes;
+                _tile_loadconfig(&configuration);
+                for (int64_t key_head = begin; key_head < end; ++key_head) {
+                    pack(key_head, 0, places.groups, packed);
+                    for (int64_t head = key_head * each; head < (key_head + 1) * each; ++head)
+                        for (int64_t block = 0; block < blocks; ++block) attend(head, block, packed, own);
+                }
+                _tile_release();
+            });
+            return;
         }
-        _tile_release();
-    });
+        // Room is for as many heads as threads, so they are gone through in as many at a time.
+        for (int64_t first = 0; first < key_heads; first += call.threads) {
+            const int64_t here = std::min(call.threads, key_heads - first), groups = places.groups;
+            loops::share(here * groups, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
+                for (int64_t at = begin; at < end; ++at)
+                    pack(first + at / groups, at % groups, at % groups + 1, call.room + at / groups * places.head_bytes);
+            });
+            threads = 0;
+            loops::share(here * each * blocks, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
+                char* own = threads_room + threads++ * places.thread_bytes;
+                _tile_loadconfig(&configuration);
+                for (int64_t at = begin; at < end; ++at) {
+                    // From both ends in turn: where queries see different numbers of keys, threads get like shares.
+                    const int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
+                    const int64_t head = at / blocks;
+                    attend(first * each + head, block, call.room + head / each * places.head_bytes, own);
+                }
+                _tile_release();
+            });
+        }
+    }
+};
+
+template <int kParts>
+void forward(const Call& call) {
+    Run<kParts>{call, Places<kParts>(call)}.all();
 }
 
 bool granted() {  // Linux gives a process tiles when it asks for them
@@ -550,7 +586,7 @@ bool granted() {  // Linux gives a process tiles when it asks for them
 template <int kParts>
 int64_t room(const Call& call) {
     const Places<kParts> places(call);
-    return places.heads_bytes(call) + call.threads * places.thread_bytes;
+    return call.threads * (places.head_bytes + places.thread_bytes);
 }
 
 }  // namespace
