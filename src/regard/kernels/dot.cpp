@@ -6,6 +6,7 @@
 #include "dot_backward.hpp"
 #include "dot_call.hpp"
 #include "dot_pack.hpp"
+#include "dot_statistics.hpp"
 
 namespace dot {
 namespace {
@@ -103,7 +104,7 @@ void forward(const Call& call, double scale) {
                 ready = unit;
             }
             int64_t head = key_head * group + at % each / blocks;
-            Block block(call, item, head, at % each % blocks);
+            Block block(call, item, head, at % each % blocks * rows, rows);
             rows_of<S, T>(call.query.of<const S>(item, head) + block.first * call.query.row, call.query.row,
                           call.query.column, block.rows, call.dim, T(scale * kLog2e), query.at, width);
             std::memset(context.at, 0, block.rows * value_width * sizeof(T));
@@ -128,13 +129,7 @@ void forward(const Call& call, double scale) {
                         for (int64_t c = 0; c < size; ++c) here[first + c] *= draws.at[c];
                     }
                 }
-                for (int64_t p = 0; p < panels; ++p)
-                    for (int64_t n = 0; n < block.strips(); ++n)
-                        by_panels<T, true>(block.rows_of(n), std::min(kPanel<T>, value_width - p * kPanel<T>),
-                                           tile.end[n] - tile.begin[n],
-                                           scores.at + n * kStrip * tile.stride + tile.begin[n], tile.stride, 1,
-                                           values.at + (p * packed + start + tile.begin[n]) * kPanel<T>, 0,
-                                           context.at + n * kStrip * value_width + p * kPanel<T>, value_width);
+                tile.read(scores.at, values.at, packed, value_width, context.at);
             }
             S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
             T* normalizer = reinterpret_cast<T*>(call.normalizer);
@@ -159,6 +154,9 @@ void forward(const Call& call, double scale) {
     }                                                                                              \
     extern "C" void dot_backward_##NAME(const dot::Call* call, double scale) {                     \
         dot::backward<S, T>(*call, scale);                                                         \
+    }                                                                                              \
+    extern "C" void dot_statistics_##NAME(const dot::Call* call, double scale) {                   \
+        dot::statistics<S, T>(*call, scale);                                                       \
     }
 
 REGARD_DOT(float32, float, float)

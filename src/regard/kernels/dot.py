@@ -7,6 +7,8 @@ dropout draws from a counter, so that it finds the same draws.
 """
 
 import ctypes
+import functools
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -50,6 +52,24 @@ def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
     return is_plain(query) and _loop("forward", kind) is not None
 
 
+_SIDE, _PAIRS = 48, 2**15
+_SIDE_DROPPED = 16
+"""Queries and keys, and pairs of all heads, from which the loop is faster than torch's kernel, both ways; and queries
+and keys where torch has no kernel, with dropout."""
+
+
+def worth(sizes: tuple[int, int, int, int], dropout: float) -> bool:
+    """Whether a call is so large that the loop is faster.
+
+    Args:
+        sizes: batch, heads, queries, keys.
+        dropout: the rate.
+    """
+    batch, heads, queries, keys = sizes
+    side = _SIDE_DROPPED if dropout > 0 else _SIDE
+    return min(queries, keys) >= side and batch * heads * queries * keys >= _PAIRS
+
+
 def attention(
     query: Float[Tensor, "*lead queries dim"],
     key: Float[Tensor, "*key_lead keys dim"],
@@ -75,14 +95,81 @@ def attention(
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
-    work = torch.float64 if query.dtype is torch.float64 else torch.float32
-    bias = None if bias is None else bias.to(work)
+    bias = None if bias is None else bias.to(_work(query))
     call = _Call(visible, scale, round(dropout * _STEPS), int(torch.randint(2**62, ())) if dropout > 0 else 0)
     inputs = (query, key, value, bias)
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
         return context
     return _forward(*inputs, visible.keep, call, None)
+
+
+def statistics(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What the weights of `attention` without dropout are like, in at least float32, without gradients.
+
+    Args:
+        query: what asks, as are the others but for `top` as `attention` takes them.
+        key: what is compared.
+        visible: who sees whom.
+        bias: added to the scores.
+        scale: of the products.
+        top: how many of each query's largest weights are told, at most all keys.
+
+    Returns:
+        Of each query its entropy in nats and its largest weight `(*lead, queries)`; what each key gets from all
+        queries together `(*lead, keys)`; each query's largest weights in descending order and the keys that have them
+        `(*lead, queries, top)`. A query that sees nothing has zeros; keys that it does not see come last, with 0.
+    """
+    return _observed(query, key, None, visible, bias, scale, top)[1:]
+
+
+def attention_and_statistics(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    value: Float[Tensor, "*key_lead keys value_dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The context, and after it what `statistics` gives, from one product of queries and keys; without gradients."""
+    context, *others = _observed(query, key, value, visible, bias, scale, top)
+    assert context is not None
+    return context, *others
+
+
+def _observed(
+    query: Tensor, key: Tensor, value: Tensor | None, visible: Visible, bias: Tensor | None, scale: float, top: int
+) -> tuple[Any, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    work = _work(query)
+    rows, lead = query.shape[:-1], query.shape[:-2]
+    entropy, maximum = torch.empty(rows, dtype=work), torch.empty(rows, dtype=work)
+    received = torch.empty((*lead, key.shape[-2]), dtype=work)
+    top_weights, top_keys = torch.empty((*rows, top), dtype=work), torch.empty((*rows, top), dtype=torch.int64)
+    context = None if value is None else torch.empty((*rows, value.shape[-1]), dtype=query.dtype)
+    found = entropy, maximum, received, top_weights, top_keys
+    bias = None if bias is None else bias.to(work)
+    read = key[..., :0] if value is None else value
+    numbers, held = _numbers(query, key, read, bias, visible.keep, _Call(visible, scale, 0, 0))
+    numbers += [0 if context is None else context.data_ptr(), 0, *_NO_VIEW, 0, 0, 0, *_NO_VIEW, 0, top]
+    numbers += [one.data_ptr() for one in found]
+    _run("statistics", query.dtype, numbers, scale)
+    del held
+    return context, *found
+
+
+def _work(query: Tensor) -> torch.dtype:
+    """The type that is computed in."""
+    return torch.float64 if query.dtype is torch.float64 else torch.float32
 
 
 class _Call(NamedTuple):
@@ -97,8 +184,7 @@ class _Dot(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
     ) -> Tensor:
-        work = torch.float64 if query.dtype is torch.float64 else torch.float32
-        normalizer = torch.empty(query.shape[:-1], dtype=work)
+        normalizer = torch.empty(query.shape[:-1], dtype=_work(query))
         context = _forward(query, key, value, bias, keep, call, normalizer)
         ctx.save_for_backward(query, key, value, bias, keep, context, normalizer)
         ctx.call = call
@@ -145,21 +231,25 @@ def _forward(
 
 # --- the compiled loop ----------------------------------------------------------------------------------------------
 
-_SIZE = 64  # 64-bit numbers of a call, those at the end 0 where a loop has no use for them
-_Numbers = ctypes.c_int64 * _SIZE
+_UNUSED = (0,) * 32  # what the loop of this way has no use for
 
 
-def _loop(way: str, kind: torch.dtype) -> Callable[..., None] | None:
+@functools.cache
+def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
     """The compiled loop, None where there's none (some compilers know no float16)."""
     library = compiler.library("dot")
-    loop: Callable[..., None] | None = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
+    loop: Any = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
+    if loop is not None:
+        loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
     return loop
 
 
 def _run(way: str, kind: torch.dtype, numbers: list[int], scale: float) -> None:
     loop = _loop(way, kind)
     assert loop is not None
-    loop(_Numbers(*numbers), ctypes.c_double(scale))
+    held = array("q", numbers)
+    held.extend(_UNUSED)
+    loop(held.buffer_info()[0], scale)
 
 
 def _numbers(
@@ -170,7 +260,7 @@ def _numbers(
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:
         after = min(after, 0)
-    lengths = None if visible.lengths is None else (ctypes.c_int64 * len(visible.lengths))(*visible.lengths)
+    lengths = None if visible.lengths is None else array("q", visible.lengths)
     headless = query.ndim == 3
     numbers = [
         query.shape[0],
@@ -184,7 +274,7 @@ def _numbers(
         visible.offset,
         min(before, _FAR),
         min(after, _FAR),
-        0 if lengths is None else ctypes.addressof(lengths),
+        0 if lengths is None else lengths.buffer_info()[0],
         call.dropped,
         call.seed,
         *_view(query),

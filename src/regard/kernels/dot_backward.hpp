@@ -125,8 +125,8 @@ void backward_head(const Call& call, double scale, Side<S, T>& side, int64_t ite
     T* through = draws + most;
     T* read = through + rows;
     const bool sloping = side.slopes();
-    for (int64_t number = 0; number < call.blocks(); ++number) {
-        Block block(call, item, head, number);
+    for (int64_t from = 0; from < call.queries; from += rows) {
+        Block block(call, item, head, from, rows);
         int64_t line = (item * call.heads + head) * call.queries + block.first;
         const T* normalizer = reinterpret_cast<const T*>(call.normalizer) + line;
         const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
@@ -165,13 +165,7 @@ void backward_head(const Call& call, double scale, Side<S, T>& side, int64_t ite
             }
             if (call.to_value) into_keys(tile, weights, above, value_width, side.to_value.at);
             if (call.to_key) into_keys(tile, slopes, query, width, side.to_key.at);
-            if (call.to_query)
-                for (int64_t c = 0; c < width; c += kPanel<T>)
-                    for (int64_t n = 0; n < block.strips(); ++n)
-                        by_panels<T, true>(block.rows_of(n), std::min(kPanel<T>, width - c), tile.end[n] - tile.begin[n],
-                                           slopes + n * kStrip * stride + tile.begin[n], stride, 1,
-                                           side.keys.at + c * side.packed + (start + tile.begin[n]) * kPanel<T>, 0,
-                                           to_query + n * kStrip * width + c, width);
+            if (call.to_query) tile.read(slopes, side.keys.at, side.packed, width, to_query);
         }
         if (call.to_query)
             write_rows<S, T>(to_query, width, block.rows, call.dim, T(scale),

@@ -70,6 +70,10 @@ struct Call {
         return blocks < 2 ? queries : ((queries + blocks - 1) / blocks + kStrip - 1) / kStrip * kStrip;
     }
     int64_t blocks() const { return queries ? (queries + rows() - 1) / rows() : 0; }
+    bool sees(int64_t item, int64_t head, int64_t row, int64_t place) const {
+        bool within = begin(row) <= place && place < end(item, row);
+        return within && (!keep.at || keep.of<uint8_t>(item, head)[row * keep.row + place * keep.column]);
+    }
 };
 
 template <typename T>
@@ -94,11 +98,11 @@ struct Block {
     int64_t item, head, first, rows;
     int64_t begin, end;  // the keys that any of them sees
 
-    Block(const Call& call, int64_t item, int64_t head, int64_t number)
+    Block(const Call& call, int64_t item, int64_t head, int64_t first, int64_t most)
         : item(item),
           head(head),
-          first(number * call.rows()),
-          rows(std::min(call.rows(), call.queries - first)),
+          first(first),
+          rows(std::min(most, call.queries - first)),
           begin(call.begin(first)),
           end(call.end(item, first + rows - 1)) {}
     int64_t strips() const { return (rows + kStrip - 1) / kStrip; }
@@ -156,6 +160,16 @@ struct Tile {
                 if (p < end[n] && p + kPanel<T> > begin[n])
                     by_panels<T, false>(block.rows_of(n), kPanel<T>, depth, a + n * kStrip * am, am, 1, b + p * depth,
                                         0, out + n * kStrip * stride + p, stride);
+    }
+
+    // out += weights · values (in panels, with room for `packed` keys), as wide as `width`.
+    void read(const T* weights, const T* values, int64_t packed, int64_t width, T* out) const {
+        for (int64_t c = 0; c < width; c += kPanel<T>)
+            for (int64_t n = 0; n < block.strips(); ++n)
+                by_panels<T, true>(block.rows_of(n), std::min(kPanel<T>, width - c), end[n] - begin[n],
+                                   weights + n * kStrip * stride + begin[n], stride, 1,
+                                   values + c * packed + (start + begin[n]) * kPanel<T>, 0,
+                                   out + n * kStrip * width + c, width);
     }
 
     // Scores of one row from its product, keys from … to: the bias is added, −inf written where it does not see.
