@@ -20,7 +20,7 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
     torch.set_num_threads(threads)
-    for name in ("train", "translate", "joey", "additive", "dot", "turns"):
+    for name in ("train", "translate", "joey", "additive", "dot", "scaling", "scaling_calls", "turns"):
         sys.modules.pop(name, None)
 
 
@@ -104,6 +104,63 @@ def test_dot_products_that_differ_are_not_compared(benchmarks, monkeypatch):
         dot.main(["--quick", "--only", "lengths and causal"])
 
 
+def test_scaling_writes_rows_as_they_come_and_draws_them(benchmarks, tmp_path, capsys):
+    """Two processes of toy size: rows, peaks and slopes; read again, they give the same table."""
+    import scaling
+
+    rows, picture = tmp_path / "rows.json", tmp_path / "lines.svg"
+    scaling.main(["--quick", "--minutes", "1", "--json", str(rows), "--picture", str(picture)])
+    told = json.loads(rows.read_text())
+    assert {row["side"] for row in told["rows"]} == {"regard", "all weights"}
+    assert {row["kind"] for row in told["rows"]} == {"dot", "linear causal"}
+    timed = [row for row in told["rows"] if "stopped" not in row]
+    assert timed and all(row["seconds"] > 0 and 0 < row["percent of the limit"] < 1000 for row in timed)
+    assert all(told["peaks"][0][what] > 1e6 for what in ("operations", "divisions"))
+    assert "<svg" in picture.read_text()
+    table = capsys.readouterr().out
+    assert "% of limit" in table and "billion operations a second" in table
+    scaling.main(["--read", str(rows)])
+    assert capsys.readouterr().out == table
+
+
+def test_scaling_knows_slopes_and_stops_before_memory_ends(benchmarks, monkeypatch):
+    """A line of slope 2 in its upper half; what would not fit is told and not tried."""
+    import scaling
+
+    line = [{"number": 2**power, "seconds": 4.0**power if power > 3 else 9.0} for power in range(8)]
+    assert scaling.slope(line, "seconds") == pytest.approx(2.0)
+    monkeypatch.setattr(scaling, "free", lambda: 2**18)
+    told = {"side": "all weights", "threads": 1, "pages": False, "quick": True, "best": {}}
+    [row] = scaling.one_series("dot", "length", True, told, float("inf"))
+    assert row["stopped"] == "memory" and row["number"] == 128
+    monkeypatch.setattr(scaling, "free", lambda: 2**40)
+    [row] = scaling.one_series("dot", "length", True, told, 0.0)
+    assert row["stopped"] == "time"
+
+
+@pytest.mark.parametrize("name", ["linear", "local"])
+def test_linear_and_local_attention_beside_what_they_replace(benchmarks, capsys, name):
+    """A row each, and what the benchmark puts in the compiler's place is gone."""
+    from regard.kernels import compiler, linear, local
+
+    benchmark = importlib.import_module(name)
+    benchmark.main(["--quick", "--json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == {"linear": 3, "local": 4}[name]
+    kind = {"linear": "parts", "local": "torch"}[name]
+    assert all(row[f"{kind} ratio"] > 0 and row[f"{kind} MiB"] >= 0 for row in rows)
+    assert linear.compiler is compiler and local.compiler is compiler
+
+
+def test_local_attention_that_differs_is_not_compared(benchmarks, monkeypatch):
+    import local
+
+    right = local.all_keys
+    monkeypatch.setattr(local, "all_keys", lambda *given: 1.01 * right(*given))
+    with pytest.raises(SystemExit, match="differ"):
+        local.main(["--quick", "--no-memory"])
+
+
 def test_turns_are_taken_in_both_orders(benchmarks):
     """One round more than counted, the order reversed each time; medians are of what was counted."""
     import turns
@@ -113,6 +170,14 @@ def test_turns_are_taken_in_both_orders(benchmarks):
     assert calls == [1, 2, 2, 1, 1, 2]
     assert set(seconds) == {"one", "other"}
     assert all(0 <= taken["clock"] < 1 for taken in seconds.values())
+
+
+def test_peak_memory_of_a_call_that_fails_is_no_wait(benchmarks, capfd):
+    import turns
+
+    with pytest.raises(EOFError):
+        turns.peak_mebibytes(lambda: 1 / 0)
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 def test_peak_memory_is_of_the_call_alone(benchmarks):
