@@ -8,7 +8,6 @@ import torch
 import regard
 from reference.attention import plain_attend
 from regard import explain, masks
-from regard.attention import call as calls
 from regard.attention.masks import Sizes
 from regard.attention.seen import apart
 from regard.kernels import compiler, dot
@@ -19,7 +18,7 @@ BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 4, 2, 5, 7, 3, 2
 
 @pytest.fixture(autouse=True)
 def small_calls_too(monkeypatch):
-    monkeypatch.setattr(calls, "_WORTH_A_LOOP", 0)
+    monkeypatch.setattr(dot, "worth", lambda *_: True)
 
 
 def tensors(queries=QUERIES, keys=KEYS, dtype=torch.float64):
@@ -168,8 +167,24 @@ def test_when_it_is_left_alone(monkeypatch):
     assert explain(query, key).path == "explicit"
     with torch.autocast("cpu"):
         assert explain(*(one.float() for one in (query, key, value))).path == "fused"
-    monkeypatch.setattr(calls, "_WORTH_A_LOOP", 10**6)
+    monkeypatch.setattr(dot, "worth", lambda *_: False)
     assert explain(query, key, value).path == "fused"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dropout", "worth"),
+    (
+        ((1, 8, 512, 512), 0.0, True),
+        ((12, 4, 64, 64), 0.0, True),
+        ((1, 1, 64, 64), 0.0, False),  # too little
+        ((512, 8, 1, 50), 0.0, False),  # packing the keys costs more than one query gains
+        ((64, 4, 30, 30), 0.0, False),
+        ((64, 4, 30, 30), 0.1, True),
+    ),
+)
+def test_small_calls_are_left_to_torch(sizes, dropout, worth, monkeypatch):
+    monkeypatch.undo()
+    assert dot.worth(sizes, dropout) is worth
 
 
 def test_inside_vmap_and_forward_mode_it_is_not_taken():

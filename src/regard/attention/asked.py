@@ -166,7 +166,7 @@ def _pairs(call: Any, path: str, window: tuple[int, int] | None) -> int:
         triangle = path in ("blocked", "ragged", "linear") or (path == "fused" and known.beside_causal is None)
         left, right = sizes.keys + sizes.queries, 0 if known.causal and triangle else sizes.keys + sizes.queries
     lengths = known.lengths if path in ("compiled", "ragged") else None
-    places = torch.arange(sizes.queries) + offset
+    places = torch.arange(sizes.queries, device="cpu") + offset  # whatever device is the default now
     total = 0
     for length in lengths or (sizes.keys,) * sizes.batch:
         last, first = (places + right + 1).clamp(0, length), (places - left).clamp(min=0)

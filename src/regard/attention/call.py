@@ -27,9 +27,6 @@ RefocusLike = Sequence[Callable[[Tensor], Tensor]] | Callable[[Tensor], Tensor]
 _LARGE = 2**16
 """Queries × keys from which blocks are faster than all weights at once."""
 
-_WORTH_A_LOOP = 2**10
-"""Queries × keys from which the compiled loop is faster than torch's kernel."""
-
 # Parts that `attend` was given by name: made once, and nobody else holds them. A module makes its own.
 _made: dict[tuple[str, str], Any] = {}
 
@@ -158,7 +155,7 @@ class Call:
 
     def _loops(self) -> bool:
         """Whether the compiled loop for dot products takes such calls, and is worth it."""
-        if self.value is None or self.sizes.queries * self.sizes.keys < _WORTH_A_LOOP:
+        if self.value is None or not dot.worth(self.sizes, self.dropout):
             return False
         return dot.serves(self.query, self.query, self.value)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Source, watched
 from regard.attention.call import Call
+from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
 from regard.attention.functional import wide
 from regard.attention.linear import Linear, linear_attention
@@ -36,6 +37,8 @@ def walk(call: Call, at_once: bool) -> Attended:
     """
     choice, guarded = call.choose()
     keep = _drawn_for(choice.path, call, guarded)
+    if not at_once:
+        warn_of_memory(choice, call, keep)
     clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
     if choice.path == "linear":
         attended = _linear(call)

@@ -22,6 +22,9 @@ MaskNames = Annotated[
     list[str] | None, typer.Option("--mask", help="causal, window(2,0), prefix(3), padding(5,7); repeat to join them.")
 ]
 Dropout = Annotated[float, typer.Option(min=0, max=1, help="Dropout on the weights.")]
+Cost = Annotated[
+    bool, typer.Option("--cost", help="Also its operations and memory, and what forming all weights takes.")
+]
 Dtype = Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")]
 
 _HIDDEN_DIM = 64
@@ -40,6 +43,7 @@ _MOST = 2**60
     examples="""
     regard explain --query 2,8,100,64 --key 2,8,100,64 --mask causal
     regard explain --score "additive(hidden_dim=64)" --normalizer sparsemax
+    regard explain --query 1,8,16384,64 --key 1,8,16384,64 --normalizer sparsemax --cost
     regard explain --query 2,5,32 --key 2,7,32 --value none
     """,
 )
@@ -52,6 +56,7 @@ def explain(
     mask: MaskNames = None,
     dropout: Dropout = 0.0,
     dtype: Dtype = "float32",
+    cost: Cost = False,
 ) -> None:
     """Say which path a call takes, and why.
 
@@ -80,6 +85,7 @@ def explain(
             normalizer=_part("normalizer", normalizer),
             mask=_mask(mask or []),
             dropout=dropout,
+            cost=cost,
         )
     out(str(told))
 
