@@ -1,9 +1,13 @@
 import pytest
 import torch
 
+from regard.attention import local_window, masks
+from regard.attention.attend import attend
 from regard.attention.local import LocalAttention, Monotonic, Predictive
+from regard.attention.normalize import Softmax
 from regard.attention.score import score
-from regard.errors import ConfigError
+from regard.errors import ConfigError, MaskError, ShapeError
+from regard.kernels import rows
 
 QUERY, KEY = 5, 7
 
@@ -188,3 +192,120 @@ def test_pointer_dropout_and_errors():
         Predictive(0, 3)
     with pytest.raises(ConfigError, match="radius"):
         Monotonic(-1)
+
+
+# --- the windows alone ----------------------------------------------------------------------------------------------
+
+
+def both(monkeypatch, run):
+    """What a call gives by the windows alone, and under the mask of all keys."""
+    ours = run()
+    with monkeypatch.context() as patch:
+        patch.setattr(local_window, "against", lambda *_: "for comparison")
+        return ours, run()
+
+
+LOCAL_SCORES = {
+    "dot": {},
+    "general": {"query_dim": QUERY, "key_dim": QUERY},
+    "additive": {"query_dim": QUERY, "key_dim": QUERY, "hidden_dim": 3},
+    "location_aware": {"query_dim": QUERY, "key_dim": QUERY, "hidden_dim": 3},
+    "location": {"query_dim": QUERY, "positions": 41},
+    "cosine": {},
+}
+
+
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+@pytest.mark.parametrize("name", LOCAL_SCORES)
+def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name):
+    """With a bias that learns and a further mask; context, weights, their logarithms, and every gradient."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value, bias = (
+        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((3, 7, QUERY), (3, 37, QUERY), (3, 37, 2), (7, 37))
+    )
+    attention = LocalAttention(score(name, **LOCAL_SCORES[name]), 2.5, kind, QUERY).double()
+    given = {"lengths": torch.tensor([37, 11, 2]), "bias": bias}
+    assert attention.explain(query, key, value, **given).path == "local"
+    if name == "additive":
+        monkeypatch.setattr(rows, "MANY", 1)
+        monkeypatch.setattr(rows, "_PART", 400)
+
+    def run():
+        attended = attention(query, key, value, mask=lambda b, h, q, k: (q + k) % 3 != b, **given)
+        loss = attended.context.sin().sum() + attended.weights.cos().sum() + attended.log_weights.exp().sin().sum()
+        slopes = torch.autograd.grad(loss, [query, key, value, bias, *attention.parameters()], allow_unused=True)
+        return [attended.context, attended.weights, attended.log_weights, *slopes]
+
+    for ours, theirs in zip(*both(monkeypatch, run), strict=True):
+        if theirs is not None:
+            torch.testing.assert_close(torch.zeros_like(theirs) if ours is None else ours, theirs)
+
+
+@pytest.mark.parametrize("normalizer", ["sparsemax", "entmax15", "sigmoid", "hard", Softmax(torch.tensor([0.5, 2.0]))])
+def test_any_normalizer_is_over_the_window(monkeypatch, normalizer):
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 7, 3).double(), torch.randn(2, 31, 3).double()
+    attention = LocalAttention("dot", 2, "predictive", 3, normalizer=normalizer).double()
+    attended = both(monkeypatch, lambda: attention(query, key, key, lengths=torch.tensor([31, 17])))
+    torch.testing.assert_close(attended[0].context, attended[1].context)
+    torch.testing.assert_close(attended[0].weights, attended[1].weights)
+    torch.testing.assert_close(attended[0].log_weights, attended[1].log_weights)
+
+
+def test_a_draw_has_its_probability_and_a_pointer_its_weights():
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 7, 3), torch.randn(2, 31, 3)
+    drawn = LocalAttention("dot", 2, normalizer="sample")(query, key, key, lengths=torch.tensor([31, 17]))
+    assert torch.equal(drawn.weights.sum(-1), torch.ones(2, 7))
+    chosen = drawn.log_weights.gather(-1, drawn.weights.argmax(-1, keepdim=True)).squeeze(-1)
+    torch.testing.assert_close(drawn.log_prob, chosen)
+    pointer = LocalAttention("dot", 2)(query, key, lengths=torch.tensor([31, 17]), weights=True)
+    assert pointer.context is None
+    torch.testing.assert_close(pointer.weights.sum(-1), torch.ones(2, 7))
+
+
+@pytest.mark.parametrize("named", ["dot", "additive", "location"])
+@pytest.mark.parametrize("content", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, named, content):
+    """Position 9 of 37, in key or value: queries 7 to 11 see it under local-m with radius 2."""
+    torch.manual_seed(0)
+    attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
+    for spoiled in (0, 1):
+        query, *each = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
+        clean = attention(query, *each, lengths=torch.tensor([37])).context
+        each[spoiled][0, 9, 1] = content
+        ours, theirs = both(monkeypatch, lambda: attention(query, *each, lengths=torch.tensor([37])))  # noqa: B023
+        torch.testing.assert_close(ours.context, theirs.context, equal_nan=True)
+        assert torch.isnan(ours.context[0, 7:12]).all()
+        others = [*range(7), *range(12, 29)]
+        torch.testing.assert_close(ours.context[0, others], clean[0, others])
+
+
+def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):
+    """The guard of all keys would look; nothing of the windows' path may, for that would cost as much as scoring."""
+    monkeypatch.setattr("regard.attention.local.attend", None)
+    attention = LocalAttention("dot", 2)
+    key = torch.randn(1, 37, QUERY)
+    key[:, 20:] = torch.nan
+    found = attention(torch.randn(1, 5, QUERY), key, key, lengths=torch.tensor([37]))
+    assert torch.isfinite(found.context).all() and torch.isfinite(found.weights).all()
+
+
+def test_which_calls_look_at_all_keys_and_why():
+    query, key, lengths = torch.randn(2, 3, 5), torch.randn(2, 11, 5), torch.tensor([11, 7])
+    heard = score("location_aware", query_dim=5, key_dim=5, hidden_dim=3)
+    attention = LocalAttention(heard, 2)
+    told = attention.explain(query, key, key, lengths=lengths, previous=torch.rand(2, 11))
+    assert told.path in ("explicit", "additive")
+    assert "beyond the window" in told.reasons[0]
+    assert LocalAttention("dot", 2).explain(query, key, key, lengths=lengths).path == "local"
+    with pytest.raises(MaskError, match="between 0 and the 11 keys"):
+        LocalAttention("dot", 2)(query, key, key, lengths=torch.tensor([12, 7]))
+    with pytest.raises(ShapeError, match="width"):
+        LocalAttention("dot", 2)(query, key[..., :3], key, lengths=lengths)
+    with pytest.raises(ShapeError, match="agree"):
+        LocalAttention("dot", 2)(query, attention.prepare(key), key[:, :7], lengths=lengths)
+    everything = LocalAttention("dot", float("inf"))(query, key, key, lengths=lengths)
+    expected = attend(query, key, key, score="dot", mask=masks.padding(lengths))
+    torch.testing.assert_close(everything.context, expected.context)

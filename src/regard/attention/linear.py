@@ -179,10 +179,11 @@ def _quick(
     keep: Tensor | None,
     causal: bool,
 ) -> kernel.Read | None:
-    """Context and memory in the kernel's groups; None where something real is not finite, or types differ."""
+    """Context and memory in the kernel's groups; None where something real is not finite or does not fit."""
     query, key, value = wide(query), wide(key), wide(value)
-    if not query.dtype == key.dtype == value.dtype or query.shape[0] != key.shape[0]:
-        return None
+    of_one_type = query.dtype == key.dtype == value.dtype and query.is_floating_point()
+    if not of_one_type or key.shape[:-1] != value.shape[:-1] or query.shape[0] != key.shape[0]:
+        return None  # torch's own operations say what does not fit
     elu = phi is elu_plus_one
     with full_precision(query):  # sums over the whole length
         if not elu:
@@ -191,6 +192,8 @@ def _quick(
             query, key = phi(query), phi(key)
         three = group.queries(query), group.heads(key), group.heads(value)
         memory = None if state is None else group.heads(state.memory).to(query.dtype)
+        if memory is not None and memory.shape != (*three[1].shape[:2], query.shape[-1], value.shape[-1] + 1):
+            return None
         found = kernel.read(*three, memory=memory, keep=keep, causal=causal, elu=elu)
     return found if found.finite else None
 

@@ -11,15 +11,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import masks
-from regard.attention.attend import Attended, attend
+from regard.attention import local_window, masks
+from regard.attention.attend import Attended, Explanation, attend, explain
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
 from regard.attention.masks import Mask, MaskLike
 from regard.attention.refocus import gaussian_window
-from regard.attention.score import Prepared
+from regard.attention.score import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError
+from regard.kernels.calls import is_plain
 
 
 class Focus(NamedTuple):
@@ -64,7 +65,11 @@ class Monotonic(nn.Module):
         if isinstance(positions, int):
             positions = positions + torch.arange(queries, device=query.device).unsqueeze(0)
         center = positions.expand(batch, queries)
-        return Focus(center, masks.around(center, self.radius) & masks.padding(lengths), ())
+        return Focus(center, masks.around(center, self.radius) & masks.padding(lengths), self.refocus(center))
+
+    def refocus(self, center: Tensor) -> tuple[Callable[[Tensor], Tensor], ...]:
+        """What follows the normalizer: nothing."""
+        return ()
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}"
@@ -105,11 +110,17 @@ class Predictive(nn.Module):
         """
         if lengths.shape != query.shape[:1]:
             raise ShapeError(f"lengths are one number an item: {tuple(lengths.shape)} for query {tuple(query.shape)}")
-        rows, _ = finite_rows(query)  # a query of padding that is not finite must not touch the gradient of W and v
-        share = torch.sigmoid(wide(self.vector(torch.tanh(self.hidden(rows)))).squeeze(-1))
+        rows = query  # one of padding that is not finite must not touch the gradient of W and v
+        if not is_plain(query) or not bool(torch.isfinite(wide(query.detach()).sum())):
+            rows, _ = finite_rows(query)
+        share = torch.sigmoid(wide(self.vector(self.hidden(rows).tanh_())).squeeze(-1))
         center = lengths.to(query.device).unsqueeze(-1) * share
         mask = masks.around(center, self.radius) & masks.padding(lengths)
-        return Focus(center, mask, (gaussian_window(center, self.radius / 2),))
+        return Focus(center, mask, self.refocus(center))
+
+    def refocus(self, center: Tensor) -> tuple[Callable[[Tensor], Tensor], ...]:
+        """What follows the normalizer: the Gaussian at these centers, whose positions count from the first weight."""
+        return (gaussian_window(center, self.radius / 2),)
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}"
@@ -117,6 +128,9 @@ class Predictive(nn.Module):
 
 class LocalAttention(nn.Module):
     """Attention over a window, with any score.
+
+    On a CPU only the window's keys are scored (by dot products, an additive score or one of fixed positions) and read;
+    the weights are filled up with zeros when somebody looks. `explain` says whether a call takes that path.
 
     Args:
         score: a Score, or the name of one without parameters.
@@ -174,11 +188,29 @@ class LocalAttention(nn.Module):
             **now: bound to the score for this call, e.g. `previous=weights`.
         """
         focus: Focus = self.focus(query, lengths, positions)
+        if local_window.against(query, key, value, self._score(now), lengths) is None:
+            plain = key.key if isinstance(key, Prepared) else key
+            places = local_window.places(focus.center, self.focus.radius, lengths, plain.shape[1], mask)
+            attended = local_window.attend_in_window(
+                query,
+                key,
+                value,
+                places=places,
+                score=self.score,
+                normalizer=self.normalizer,
+                bias=bias,
+                refocus=self.focus.refocus(focus.center - places.first),
+                dropout=self.dropout if self.training else 0.0,
+            )
+            if attended is not None:
+                if weights:
+                    _ = attended.weights, attended.log_weights  # made on access, and kept
+                return attended
         return attend(
             query,
             key,
             value,
-            score=self.score.bind(**now) if now else self.score,
+            score=self._score(now),
             normalizer=self.normalizer,
             mask=focus.mask if mask is None else focus.mask & mask,
             bias=bias,
@@ -186,6 +218,45 @@ class LocalAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
+
+    def explain(
+        self,
+        query: Float[Tensor, "batch queries query_dim"],
+        key: Float[Tensor, "batch keys key_dim"] | Prepared,
+        value: Float[Tensor, "batch keys value_dim"] | None = None,
+        *,
+        lengths: Int[Tensor, " batch"],
+        positions: Int[Tensor, "#batch queries"] | int = 0,
+        mask: MaskLike | None = None,
+        bias: Float[Tensor, "..."] | None = None,
+        **now: object,
+    ) -> Explanation:
+        """Which path a call with these arguments takes, and why: "local" is over the windows alone.
+
+        A call in which something visible is not finite leaves that path once it has met it, for that of `attend`.
+        """
+        reason = local_window.against(query, key, value, self._score(now), lengths)
+        if reason is None:
+            return Explanation(
+                "local", ("the windows are small beside all keys: only their keys are looked at",), False
+            )
+        focus: Focus = self.focus(query, lengths, positions)
+        found = explain(
+            query,
+            key,
+            value,
+            score=self._score(now),
+            normalizer=self.normalizer,
+            mask=focus.mask if mask is None else focus.mask & mask,
+            bias=bias,
+            refocus=focus.refocus,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return Explanation(found.path, (f"all keys are looked at: {reason}", *found.reasons), found.guarded)
+
+    def _score(self, now: dict[str, object]) -> Score | Bound:
+        made: Score | Bound = self.score.bind(**now) if now else self.score
+        return made
 
 
 def _focus(kind: str, radius: float, query_dim: int | None) -> Monotonic | Predictive:

@@ -17,7 +17,6 @@ from torch import Tensor
 from regard.kernels import compiler, linear_parts
 from regard.kernels.linear_parts import CHUNK, Call, Made
 
-
 # --- torch's own operations -----------------------------------------------------------------------------------------
 
 
@@ -156,8 +155,8 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: Tensor | None, given_memory: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        *inputs, context, total = ctx.saved_tensors
-        call = Call(*inputs, ctx.causal, ctx.elu)
+        query, key, value, memory, keep, context, total = ctx.saved_tensors
+        call = Call(query, key, value, memory, keep, ctx.causal, ctx.elu)
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             return *_by_formula(call, given, given_memory), None, None, None
         if given is None:
@@ -173,9 +172,7 @@ def _by_formula(call: Call, given: Tensor | None, given_memory: Tensor | None) -
     each = [(one, above) for one, above in zip(made, (given, given_memory), strict=True) if above is not None]
     inputs = (call.query, call.key, call.value, call.memory)
     wanted = [one for one in inputs if one is not None and one.requires_grad]
-    found = iter(
-        torch.autograd.grad([one for one, _ in each], wanted, [above for _, above in each], create_graph=True)
-    )
+    found = iter(torch.autograd.grad([one for one, _ in each], wanted, [above for _, above in each], create_graph=True))
     return [next(found) if one is not None and one.requires_grad else None for one in inputs]
 
 

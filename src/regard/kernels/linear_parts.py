@@ -41,8 +41,13 @@ class Call(NamedTuple):
 
     def of(self, items: slice) -> "Call":
         """The call of some items."""
-        some = (None if each is None else each[items] for each in self[:5])
-        return Call(*some, self.causal, self.elu)
+        return self._replace(
+            query=self.query[items],
+            key=self.key[items],
+            value=self.value[items],
+            memory=None if self.memory is None else self.memory[items],
+            keep=None if self.keep is None else self.keep[items],
+        )
 
     @property
     def early(self) -> int:
@@ -73,24 +78,8 @@ def forward(call: Call) -> Made:
     after = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
     finite = True
     for items in _some_items(call):
-        walk = _Walk(call.of(items))
-
-        def write(at: slice, read: Tensor) -> None:
-            read = walk.by_query(read)
-            all_of = read[..., -1:]
-            total[items, ..., at, :] = all_of
-            torch.mul(read[..., :-1], _inverse(all_of), out=context[items, ..., at, :])
-
-        for held, values, _ in walk.keys(0, walk.early):
-            walk.sums.baddbmm_(held.mT, values)
-        for asked, at in walk.queries(0, walk.lone):
-            write(at, torch.bmm(asked, walk.sums))
-        pairs = zip(walk.keys(walk.early), walk.queries(walk.lone), strict=True)
-        for (held, values, _), (asked, at) in pairs:
-            read = torch.bmm(asked, walk.sums)
-            write(at, read.baddbmm_(walk.lower(torch.bmm(asked, held.mT)), values))
-            walk.sums.baddbmm_(held.mT, values)
-        after[items] = walk.sums.view_as(after[items])
+        walk = _Forwards(call.of(items), context[items], total[items])
+        after[items] = walk.run().view_as(after[items])
         finite = finite and walk.finite()
     return Made(context, total, after, finite)
 
@@ -99,7 +88,7 @@ def backward(
     call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, key, value and memory from those of the context and of the sums after the last key."""
-    found = *(one.new_empty(one.shape) for one in (call.query, call.key, call.value)), None
+    found = [one.new_empty(one.shape) for one in (call.query, call.key, call.value)]
     into_memory = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
     for items in _some_items(call):
         above = None if given_memory is None else given_memory[items]
@@ -159,7 +148,7 @@ class _Walk:
         return held.flatten(0, 1), values.masked_fill_(hidden, 0.0).flatten(0, 1)
 
     def _features(self, rows: Tensor) -> Tensor:
-        """elu + 1 without a gradient of its own: 1 + x or eˣ, exactly."""
+        """Elu + 1 without a gradient of its own: 1 + x or eˣ, exactly."""
         return rows.clamp(max=0).exp_().add_(rows.clamp(min=0)) if self.call.elu else rows
 
     def lower(self, pairs: Tensor) -> Tensor:
@@ -174,12 +163,37 @@ class _Walk:
         return rows.view(*lead, rows.shape[1] // max(1, lead[2]), rows.shape[-1])
 
 
+class _Forwards(_Walk):
+    """The way there, which writes what the queries read."""
+
+    def __init__(self, call: Call, context: Tensor, total: Tensor) -> None:
+        super().__init__(call)
+        self.context, self.total = context, total
+
+    def run(self) -> Tensor:
+        """Gives the sums after the last key."""
+        for held, values, _ in self.keys(0, self.early):
+            self.sums.baddbmm_(held.mT, values)
+        for asked, at in self.queries(0, self.lone):
+            self.write(at, torch.bmm(asked, self.sums))
+        pairs = zip(self.keys(self.early), self.queries(self.lone), strict=True)
+        for (held, values, _), (asked, at) in pairs:
+            read = torch.bmm(asked, self.sums)
+            self.write(at, read.baddbmm_(self.lower(torch.bmm(asked, held.mT)), values))
+            self.sums.baddbmm_(held.mT, values)
+        return self.sums
+
+    def write(self, at: slice, read: Tensor) -> None:
+        read = self.by_query(read)
+        total = read[..., -1:]
+        self.total[..., at, :] = total
+        torch.mul(read[..., :-1], _inverse(total), out=self.context[..., at, :])
+
+
 class _Backwards(_Walk):
     """The way back: from the first position to the last for the queries, then from the last to the first for keys."""
 
-    def __init__(
-        self, call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None
-    ) -> None:
+    def __init__(self, call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None) -> None:
         super().__init__(call)
         self.context, self.share, self.given, self.given_memory = context, _inverse(total), given, given_memory
 

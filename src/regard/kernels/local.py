@@ -1,0 +1,199 @@
+"""Products with a window of rows for each query, as local attention has them: no score of any other key is made.
+
+`dots` scores a window's keys, `mix` reads its values, `spread` gives to its rows. Each is the gradient of the other
+two, so they can be differentiated again and again. A compiled loop (`local.cpp`) reads the windows where they lie;
+without a compiler the rows of some queries at a time are copied side by side.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.kernels import compiler
+
+_MANY = 8
+_TIMES = {"torch": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
+"""Of so many queries, products with all rows are faster where these are less than so many times the window's: measured,
+for torch's own calls and for each of the compiled loops."""
+
+_BLOCK = 2**18
+"""Numbers of the rows that are copied side by side: a mebibyte of float32."""
+
+
+def dots(
+    left: Float[Tensor, "batch queries width"],
+    rows: Float[Tensor, "batch rows width"],
+    first: Int[Tensor, "batch queries"],
+    window: int,
+) -> Float[Tensor, "batch queries {window}"]:
+    """`left · row` for each row of each query's window; as all three, of plain calls on a CPU.
+
+    Nothing checks that the shapes fit and the windows lie within the rows: a loop would read what is elsewhere.
+
+    Args:
+        left: what is compared.
+        rows: in float32, float64 or half precision, of which products and sums are float32, as of all here.
+        first: where a query's window begins; it lies within the rows.
+        window: how many rows it has.
+    """
+    return _Dots.apply(left, rows, first, window)
+
+
+def mix(
+    weights: Float[Tensor, "batch queries window"],
+    rows: Float[Tensor, "batch rows width"],
+    first: Int[Tensor, "batch queries"],
+) -> Float[Tensor, "batch queries width"]:
+    """`Σ weight · row` over each query's window; see `dots`."""
+    return _Mix.apply(weights, rows, first)
+
+
+def spread(
+    weights: Float[Tensor, "batch queries window"],
+    left: Float[Tensor, "batch queries width"],
+    first: Int[Tensor, "batch queries"],
+    rows: int,
+) -> Float[Tensor, "batch {rows} width"]:
+    """`Σ weight · left` for each of so many rows, over the queries in whose window it is; see `dots`."""
+    return _Spread.apply(weights, left, first, rows)
+
+
+class _Dots(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
+        ctx.save_for_backward(left, rows, first)
+        left, rows = _wide(left).contiguous(), _in_rows(rows)
+        out = left.new_empty(*first.shape, window)
+        library = _library(left, rows)
+        if _is_dense(first, rows.shape[1], window, "dots", library):
+            torch.gather(torch.bmm(left, _wide(rows).mT), -1, first.unsqueeze(-1) + torch.arange(window), out=out)
+        elif library is not None:
+            _run("dots", library, rows, left, rows, first, out)
+        else:
+            for part, some in _copied(rows, first, window):
+                torch.bmm(some, left.flatten(0, 1)[part].unsqueeze(-1), out=out.view(-1, window, 1)[part])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        left, rows, first = ctx.saved_tensors
+        to_left = mix(given, rows, first).to(left.dtype) if ctx.needs_input_grad[0] else None
+        to_rows = spread(given, left, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
+        return to_left, to_rows, None, None
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, rows, first)
+        weights, rows = _wide(weights).contiguous(), _in_rows(rows)
+        out = weights.new_empty(*first.shape, rows.shape[-1])
+        library = _library(weights, rows)
+        if _is_dense(first, rows.shape[1], weights.shape[-1], "mix", library):
+            torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
+        elif library is not None:
+            _run("mix", library, rows, weights, rows, first, out)
+        else:
+            for part, some in _copied(rows, first, weights.shape[-1]):
+                torch.bmm(weights.flatten(0, 1)[part].unsqueeze(1), some, out=out.flatten(0, 1).unsqueeze(1)[part])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        weights, rows, first = ctx.saved_tensors
+        to_weights = dots(given, rows, first, weights.shape[-1]).to(weights.dtype) if ctx.needs_input_grad[0] else None
+        to_rows = spread(weights, given, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
+        return to_weights, to_rows, None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(weights, left, first)
+        weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
+        library = _library(weights, left)
+        if _is_dense(first, rows, weights.shape[-1], "spread", library):
+            return torch.bmm(_among_all(weights, first, rows).mT, left)
+        into = left.new_zeros(left.shape[0], rows, left.shape[-1])
+        if library is not None:
+            _run("spread", library, into, weights, left, first, into)
+        else:
+            flat, window = into.flatten(0, 1), weights.shape[-1]
+            for part in _parts(first.numel(), window * left.shape[-1]):
+                given = weights.flatten(0, 1)[part].unsqueeze(-1) * left.flatten(0, 1)[part].unsqueeze(1)
+                flat.index_add_(0, _places(first, rows, window, part), given.flatten(0, 1))
+        return into
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        weights, left, first = ctx.saved_tensors
+        to_weights = dots(left, given, first, weights.shape[-1]).to(weights.dtype) if ctx.needs_input_grad[0] else None
+        to_left = mix(weights, given, first).to(left.dtype) if ctx.needs_input_grad[1] else None
+        return to_weights, to_left, None, None
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _in_rows(rows: Tensor) -> Tensor:
+    return rows if rows.stride(-1) == 1 or rows.shape[-1] == 1 else rows.contiguous()
+
+
+def _is_dense(first: Tensor, rows: int, window: int, way: str, library: ctypes.CDLL | None) -> bool:
+    """Whether one product with all rows is faster than many with windows: these are most of them, for many queries."""
+    return first.shape[1] >= _MANY and _TIMES["torch" if library is None else way] * window > rows
+
+
+def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
+    """The weights of all rows, 0 outside the window."""
+    places = first.unsqueeze(-1) + torch.arange(weights.shape[-1])
+    return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
+
+
+def _parts(queries: int, numbers: int) -> Iterator[slice]:
+    """Some queries at a time, each of which takes so many numbers."""
+    step = max(1, _BLOCK // max(1, numbers))
+    for start in range(0, queries, step):
+        yield slice(start, start + step)
+
+
+def _places(first: Tensor, rows: int, window: int, part: slice) -> Tensor:
+    """Where the rows of some queries' windows lie among those of all items."""
+    item = torch.arange(first.numel())[part] // max(1, first.shape[1])
+    start = item * rows + first.flatten()[part]
+    return (start.unsqueeze(-1) + torch.arange(window)).flatten()
+
+
+def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, Tensor]]:
+    """The windows of some queries side by side, (some, window, width), widened; the next ones overwrite them."""
+    flat, width = rows.flatten(0, 1), rows.shape[-1]
+    held = None
+    for part in _parts(first.numel(), window * width):
+        places = _places(first, rows.shape[1], window, part)
+        if held is None:
+            held = flat.new_empty(places.numel(), width)
+        some = torch.index_select(flat, 0, places, out=held[: places.numel()])
+        yield part, _wide(some).view(-1, window, width)
+
+
+def _library(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
+    """The compiled loop, which knows one type of numbers, float32 or float64."""
+    known = one.dtype == other.dtype and one.dtype in (torch.float32, torch.float64)
+    return compiler.library("local") if known else None
+
+
+def _run(way: str, library: ctypes.CDLL, rows: Tensor, one: Tensor, other: Tensor, first: Tensor, out: Tensor) -> None:
+    run = getattr(library, f"local_{way}_{str(out.dtype).removeprefix('torch.')}")
+    run.restype = None
+    window = out.shape[-1] if way == "dots" else one.shape[-1]
+    sizes = (*first.shape, window, rows.shape[-1], torch.get_num_threads(), *rows.stride()[:2])
+    order = torch.arange(first.numel())
+    if first.shape[1] > 1:
+        order = order.view(first.shape)[:, :1] + first.argsort(-1)
+    tensors = (first.contiguous(), order, one, other, out)
+    run((ctypes.c_int64 * len(sizes))(*sizes), *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors))

@@ -1,0 +1,113 @@
+"""Products with a window of rows for each query: what gathering the rows gives, by every way and with all gradients."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from regard.kernels import compiler, local
+
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+WINDOW = 5
+
+
+@pytest.fixture(params=["copied", "dense", pytest.param("compiled", marks=needs_compiler)])
+def way(request, monkeypatch):
+    """Rows copied for two queries at a time; products with all rows; the compiled loop."""
+    monkeypatch.setattr(local, "_MANY", 1)
+    monkeypatch.setattr(local, "_TIMES", dict.fromkeys(local._TIMES, 99.0 if request.param == "dense" else 0.0))
+    monkeypatch.setattr(local, "_BLOCK", 2 * WINDOW * 19)
+    if request.param == "copied":
+        monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    elif request.param == "compiled":
+        assert compiler.library("local") is not None
+    return request.param
+
+
+def inputs(batch=3, queries=7, rows=23, width=19, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (batch, queries, width), (batch, rows, width), (batch, queries, WINDOW)
+    made = [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+    return *made, torch.randint(0, rows - WINDOW + 1, (batch, queries), generator=generator)
+
+
+def gathered(rows, first):
+    """(batch, queries, window, width), row by row."""
+    each = [torch.stack([rows[b, f : f + WINDOW] for f in first[b].tolist()]) for b in range(rows.shape[0])]
+    return torch.stack(each)
+
+
+# 19 numbers are one vector and a rest, 83 five, of which four go together
+@pytest.mark.parametrize("width", (19, 83))
+def test_the_three_are_what_gathered_rows_give(way, width):
+    left, rows, weights, first = inputs(width=width)
+    windows = gathered(rows, first)
+    scores = local.dots(left, rows, first, WINDOW)
+    torch.testing.assert_close(scores, torch.einsum("bqd,bqwd->bqw", left, windows))
+    torch.testing.assert_close(local.mix(weights, rows, first), torch.einsum("bqw,bqwd->bqd", weights, windows))
+    spread, expected = local.spread(weights, left, first, 23), torch.zeros_like(rows)
+    for b in range(3):
+        for q in range(7):
+            expected[b, first[b, q] : first[b, q] + WINDOW] += weights[b, q, :, None] * left[b, q]
+    torch.testing.assert_close(spread, expected)
+
+
+def test_first_and_second_derivatives(way):
+    left, rows, weights, first = inputs(batch=2, queries=3, rows=11, width=5)
+    for run, given in (
+        (lambda a, b: local.dots(a, b, first, WINDOW), (left, rows)),
+        (lambda a, b: local.mix(a, b, first), (weights, rows)),
+        (lambda a, b: local.spread(a, b, first, 11), (weights, left)),
+    ):
+        assert torch.autograd.gradcheck(run, given, fast_mode=True)
+        assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
+
+
+def test_any_strides_and_what_wants_no_gradient(way):
+    left, rows, weights, first = (tensor.detach() for tensor in inputs())
+    plain = local.dots(left, rows, first, WINDOW), local.mix(weights, rows, first)
+    turned = rows.transpose(0, 1).contiguous().transpose(0, 1)
+    spaced = torch.stack((rows, rows), -1).flatten(-2)[..., ::2]
+    aside = first.t().contiguous().t()
+    for other in (turned, spaced):
+        assert torch.equal(local.dots(left.mT.contiguous().mT, other, aside, WINDOW), plain[0])
+        assert torch.equal(local.mix(weights.mT.contiguous().mT, other, aside), plain[1])
+    one = rows[:1].expand(3, -1, -1)
+    assert torch.equal(local.dots(left, one, first, WINDOW), local.dots(left, one.clone(), first, WINDOW))
+    local.dots(left.requires_grad_(), rows, first, WINDOW).sum().backward()
+    torch.testing.assert_close(left.grad, gathered(rows, first).sum(2))
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_half_precision_is_added_up_in_float32(way, dtype):
+    left, rows, weights, first = inputs(dtype=dtype)
+    exact = [tensor.detach().double() for tensor in (left, rows, weights)]
+    scores = local.dots(left.float(), rows, first, WINDOW)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores.double(), local.dots(exact[0], exact[1], first, WINDOW), rtol=1e-5, atol=1e-5)
+    read = local.mix(weights.float(), rows, first)
+    torch.testing.assert_close(read.double(), local.mix(exact[2], exact[1], first), rtol=1e-5, atol=1e-5)
+    assert torch.autograd.grad(read.sum(), rows)[0].dtype == dtype
+
+
+def test_nothing_is_nothing(way):
+    for batch, queries in ((0, 3), (2, 0)):
+        left, rows, weights, _ = inputs(batch=batch, queries=queries)
+        first = torch.zeros(batch, queries, dtype=torch.long)
+        assert local.dots(left, rows, first, WINDOW).shape == (batch, queries, WINDOW)
+        assert local.mix(weights, rows, first).shape == (batch, queries, 19)
+        assert local.spread(weights, left, first, 23).abs().sum() == 0
+
+
+@needs_compiler
+def test_threads_share_the_work_and_change_no_bit():
+    left, rows, weights, first = inputs(batch=11, queries=149, rows=199, width=151, dtype=torch.float32)
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        made = local.dots(left, rows, first, WINDOW), local.mix(weights, rows, first)
+        found.append([*made, local.spread(weights, left, first, 199)])
+    torch.set_num_threads(before)
+    for one, three in zip(*found, strict=True):
+        assert torch.equal(one, three)
