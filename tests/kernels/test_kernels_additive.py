@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import regard
 from reference.attention import plain_attend, score_of_pair
 from regard.attention.attend import attend, explain
-from regard.attention.functional import additive_pairs, weigh_pairs
+from regard.attention.functional import additive_pairs, location_features, weigh_pairs
 from regard.kernels import additive, compiler
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
@@ -173,15 +173,22 @@ def test_b03_hidden_nan_and_inf_leave_no_trace(loop):
             torch.testing.assert_close(one, clean, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("previous", ((2, 5), (2, 1, 5)))
-def test_location_aware_with_earlier_weights(loop, monkeypatch, previous):
-    """Weights that all queries share go into the keys; those of a single query likewise."""
-    query, key, _ = tensors("location_aware", queries=1)
+@pytest.mark.parametrize(("queries", "previous"), ((1, (2, 5)), (1, (2, 1, 5)), (3, (2, 5)), (3, (2, 3, 5))))
+def test_location_aware_with_earlier_weights(loop, queries, previous):
+    """Weights that all queries share go into the keys; those of each query make keys of its own."""
+    query, key, _ = tensors("location_aware", queries=queries)
     made, earlier = module("location_aware"), torch.rand(previous, dtype=torch.float64)
     ours = made(query, made.prepare(key), previous=earlier)
     assert made.bind(previous=earlier).in_blocks(query, 5) is not None
-    monkeypatch.setattr("regard.attention.functional.pairs.serves", lambda *_: False)
-    torch.testing.assert_close(ours, made(query, made.prepare(key), previous=earlier), rtol=1e-12, atol=1e-13)
+    heard = location_features(earlier, (2, queries), made.features.weight, made.feature_weight)
+    sums = (query @ made.query_weight.T).unsqueeze(2) + (key @ made.key_weight.T).unsqueeze(1) + heard
+    plain = sums.tanh() @ made.vector
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-13)
+    inputs = [query, key, *made.parameters()]
+    for mine, theirs in zip(
+        torch.autograd.grad(ours.sin().sum(), inputs), torch.autograd.grad(plain.sin().sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
 
 
 def test_half_precision_is_computed_in_float32(loop):

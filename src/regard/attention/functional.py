@@ -70,10 +70,10 @@ def additive_pairs(
     """
     if query.is_meta or not pairs.serves(query, query.numel() * key.shape[-2]) or not _are_alike(query, key, vector):
         return _additive_formula(query, key, vector)
-    with full_precision(query):
-        if key.shape[:-2] != query.shape[:-2]:
-            key = key.expand(*query.shape[:-2], *key.shape[-2:])
-        return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
+    if key.shape[:-2] != query.shape[:-2]:
+        key = key.expand(*query.shape[:-2], *key.shape[-2:])
+    # Nothing in there is an operation that autocast narrows.
+    return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
 
 
 def _are_alike(*tensors: Tensor) -> bool:
@@ -106,9 +106,20 @@ def location_aware(
     feature_weight: Float[Tensor, "hidden channels"],
 ) -> Float[Tensor, "*lead queries keys"]:
     """`vᵀ tanh(W q + U k + T f)`, f = F ∗ previous (Chorowski 2015, eq. 8–9); `previous` as in `location_features`."""
-    pairs = wide(F.linear(query, query_weight)).unsqueeze(-2) + wide(F.linear(key, key_weight)).unsqueeze(-3)
     features = location_features(previous, tuple(query.shape[:-1]), filters, feature_weight)
-    return weigh_pairs(pairs + features, vector)
+    return located_pairs(F.linear(query, query_weight), F.linear(key, key_weight), features, vector)
+
+
+def located_pairs(
+    query: Float[Tensor, "*lead queries hidden"],
+    key: Float[Tensor, "*lead keys hidden"],
+    features: Float[Tensor, "*#lead #queries keys hidden"],
+    vector: Float[Tensor, " hidden"],
+) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(a + b + f)`: what a position hears, f, is part of the key, of all queries' or of each one's own."""
+    if features.shape[-3] == 1:
+        return additive_pairs(query, wide(key) + features.squeeze(-3), vector)
+    return additive_pairs(query.unsqueeze(-2), wide(key).unsqueeze(-3) + features, vector).squeeze(-2)
 
 
 def location_features(

@@ -21,12 +21,11 @@ from regard.attention.functional import (
     check_width,
     dot,
     feed_forward,
+    located_pairs,
     location,
     location_features,
     per_query,
     unit,
-    weigh_pairs,
-    wide,
 )
 from regard.attention.projection import apart
 from regard.errors import ConfigError, ShapeError
@@ -324,16 +323,7 @@ class LocationAware(Additive):
             raise ShapeError(f"previous has shape {tuple(previous.shape)}, but there are {keys} keys")
         rows = tuple(query.shape[:-1])
         features = location_features(previous, rows, self.features.weight, self.feature_weight)
-        if features.shape[-3] == 1:  # all queries share what a key heard
-            return additive_pairs(asked, wide(heard) + features.squeeze(-3), self.vector)
-        # Each query hears something else of each key: that is a table of pairs × hidden already.
-        return weigh_pairs(wide(asked).unsqueeze(-2) + wide(heard).unsqueeze(-3) + features, self.vector)
-
-    def in_blocks(
-        self, query: Float[Tensor, "*lead queries query_dim"], keys: int, previous: Tensor | None = None, **now: Any
-    ) -> str | None:
-        shared = previous is None or previous.ndim == 2 or query.shape[-2] == 1
-        return super().in_blocks(query, keys) if shared else None
+        return located_pairs(asked, heard, features, self.vector)
 
 
 class PerHead(Score):

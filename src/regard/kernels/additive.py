@@ -31,8 +31,8 @@ _BLOCK = 2**18
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
 
-# So many queries at once are worth making the keys' exponentials again, instead of keeping them.
-_MANY = 16
+MANY = 16
+"""So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
 
 # The widest narrow side, and where the other one may be cut off.
 _REACH = {torch.float32: (17.0, 26.5), torch.float64: (160.0, 180.0)}
@@ -113,7 +113,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, formula: Any, prepared: bool) -> Tensor:
         run = loop("additive", "forward", query.dtype)
-        kept = _kept_of(key, run is not None) if prepared and query.shape[-2] < _MANY else None
+        kept = kept_of(key, run is not None) if prepared and query.shape[-2] < MANY else None
         ctx.save_for_backward(query, key, vector, kept)
         ctx.formula = formula
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
@@ -245,7 +245,7 @@ def _exponential(side: Tensor, cut: float) -> Tensor:
     return side.clamp(-cut, cut).mul_(-2).exp_()
 
 
-def _kept_of(key: Tensor, compiled: bool) -> Tensor | None:
+def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
     if key.is_inference():  # such a tensor does not count its changes
         return _to_keep(key, compiled)
@@ -268,8 +268,15 @@ def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
 
 # --- the compiled loops ---------------------------------------------------------------------------------------------
 
-# How many addresses a loop is given, behind the sizes.
-_ADDRESSES = {"additive_forward": 5, "additive_backward": 8, "additive_keep": 2}
+_SIZES, _ATTEND = (ctypes.c_int64,) * 5, (ctypes.c_void_p, ctypes.c_double, ctypes.c_double)
+# What a loop is given before the addresses, and how many these are.
+_TAKES = {
+    "additive_forward": (_SIZES, 5),
+    "additive_backward": (_SIZES, 8),
+    "additive_keep": (_SIZES[:1], 2),
+    "additive_attend_forward": (_ATTEND, 9),
+    "additive_attend_backward": (_ATTEND, 15),
+}
 
 
 def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
@@ -281,9 +288,9 @@ def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 @functools.cache
 def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
     run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
-    alone = name == "additive_keep"
-    run.argtypes = [ctypes.c_int64] * (1 if alone else 5) + [ctypes.c_void_p] * _ADDRESSES[name]
-    run.restype = ctypes.c_bool if alone else None
+    before, addresses = _TAKES[name]
+    run.argtypes = [*before, *(ctypes.c_void_p,) * addresses]
+    run.restype = ctypes.c_bool if name == "additive_keep" else None
     return run
 
 
