@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.errors import ConfigError, ShapeError
+from regard.kernels import cross_entropy as kernel
 
 IGNORED = -100
 
@@ -38,6 +39,9 @@ def objective(
     kept = targets != ignored
     if logits.shape[-1] == 0:
         raise ShapeError(f"logits have shape {tuple(logits.shape)}: there is nothing to choose from")
+    if kernel.serves(logits):
+        total, right = kernel.cross_entropy(logits, targets, _share(smoothing), ignored)
+        return Objective(total, kept.sum(), right.sum())
     correct = ((logits.detach().argmax(-1) == targets) & kept).sum()
     return Objective(smoothed_cross_entropy(logits, targets, smoothing, ignored), kept.sum(), correct)
 
@@ -59,10 +63,14 @@ def smoothed_cross_entropy(
         smoothing: ε, the share given to all choices alike, from 0 up to 1.
         ignored: the target that marks a row to leave out.
     """
+    total: Tensor = _SmoothedCrossEntropy.apply(logits, targets, _share(smoothing), ignored)
+    return total
+
+
+def _share(smoothing: float) -> float:
     if not 0 <= smoothing <= 1:
         raise ConfigError(f"smoothing is a share between 0 and 1; it was {smoothing}")
-    total: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing, ignored)
-    return total
+    return smoothing
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):

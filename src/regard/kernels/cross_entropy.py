@@ -1,0 +1,70 @@
+"""Smoothed cross-entropy with its gradient and its right choices in one compiled loop, for logits that fill memory.
+
+torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.kernels import compiler
+from regard.kernels.calls import is_plain
+
+_NAME = "cross_entropy"
+_LEAST = 2**12  # logits from which on it is faster
+
+
+def serves(logits: Tensor) -> bool:
+    """Whether the loop takes these logits: float32 on a CPU, a plain call, where it could be built."""
+    if logits.device.type != "cpu" or logits.dtype is not torch.float32 or logits.numel() < _LEAST:
+        return False
+    return is_plain(logits) and compiler.library(_NAME) is not None
+
+
+def cross_entropy(
+    logits: Float[Tensor, "tokens choices"], targets: Int[Tensor, " tokens"], smoothing: float, ignored: int
+) -> tuple[Float[Tensor, ""], Bool[Tensor, " tokens"]]:
+    """The summed loss, see `layers.objective`, and for which rows the target was the first of the largest logits.
+
+    Can be differentiated once. A sum of a row's exponentials is taken in float32, by as many parts as a vector has.
+
+    Raises:
+        IndexError: a target is none of the choices.
+    """
+    total, right = _CrossEntropy.apply(logits, targets, smoothing, ignored)
+    return total, right
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float, ignored: int) -> tuple[Tensor, Tensor]:
+        rows, choices = logits.shape
+        outside = (targets != ignored) & ((targets < 0) | (targets >= choices))
+        if bool(outside.any()):
+            raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
+        logits, targets = logits.contiguous(), targets.contiguous().long()
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
+        losses, right = logits.new_empty(rows), torch.empty(rows, dtype=torch.bool)
+        library = compiler.library(_NAME)
+        assert library is not None
+        library.cross_entropy(
+            *map(ctypes.c_int64, (rows, choices, torch.get_num_threads())),
+            *(ctypes.c_void_p(tensor.data_ptr()) for tensor in (logits, targets)),
+            ctypes.c_int64(ignored),
+            ctypes.c_float(smoothing),
+            *(None if one is None else ctypes.c_void_p(one.data_ptr()) for one in (gradient, losses, right)),
+        )
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(right)
+        return losses.sum(), right
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
+        return gradient if upstream == 1 else gradient * upstream, None, None, None
