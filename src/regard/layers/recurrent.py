@@ -4,9 +4,11 @@ torch's GRU and LSTM do the arithmetic; here are the promises that a translator 
 state or a result, states are batch first, and one step equals the same step inside a long call.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -17,6 +19,9 @@ from regard.layers.dropout import Dropout
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
+
+# As `F.linear`: what makes the products of a step.
+Linear = Callable[..., Tensor]
 
 # What a cell carries, batch first: `(hidden,)` of a GRU, `(hidden, memory)` of an LSTM.
 Carried = tuple[Float[Tensor, "batch layers hidden_dim"], ...]
@@ -106,11 +111,12 @@ class Recurrence(nn.Module):
         inputs: Float[Tensor, "batch n input_dim"],
         state: Carried,
         lengths: Int[Tensor, " batch"] | None = None,
+        linear: Linear = F.linear,
     ) -> tuple[Float[Tensor, "batch n hidden_dim"], Carried]:
         """The top layer's outputs at each of the n steps, and the state after them.
 
         Beyond a row's length, where lengths are given, nothing is asked for: outputs there, and the state after a row
-        that ends early, may be anything finite.
+        that ends early, may be anything finite. A GRU's single step makes its products by `linear`.
 
         Raises:
             ShapeError: the inputs have another width. torch's fused LSTM takes any, and reads its weights wrongly.
@@ -125,7 +131,7 @@ class Recurrence(nn.Module):
                 inputs = self.dropout(inputs)
             before = tuple(part[:, number] for part in state)
             if inputs.shape[1] == 1:
-                inputs, final = self._step(layer, inputs, before)
+                inputs, final = self._step(layer, inputs, before, linear)
             else:
                 inputs, final = self._sequence(layer, inputs, before, lengths)
             finals.append(final)
@@ -133,7 +139,12 @@ class Recurrence(nn.Module):
         # Under autocast the products are shorter numbers; the state keeps its own kind from step to step.
         return inputs, tuple(new.to(old.dtype) for new, old in zip(after, state, strict=True))
 
-    def _step(self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _step(
+        self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...], linear: Linear
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if linear is not F.linear and len(state) == 1:
+            state = (_gru_step(inputs[:, 0], state[0], _weights(cell), linear),)
+            return state[0].unsqueeze(1), state
         after = cell(inputs[:, 0], state if len(state) > 1 else state[0])
         state = after if isinstance(after, tuple) else (after,)
         return state[0].unsqueeze(1), state
@@ -147,6 +158,16 @@ class Recurrence(nn.Module):
             return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
         outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
         return outputs, tuple(part.squeeze(0) for part in last)
+
+
+def _gru_step(x: Tensor, state: Tensor, weights: tuple[Tensor, Tensor, Tensor, Tensor], linear: Linear) -> Tensor:
+    """A GRU's step as torch's cell makes it, its products by `linear`."""
+    weight, recurrent, bias, recurrent_bias = weights
+    dim = state.shape[1]
+    entering, carried = linear(x, weight, bias), linear(state, recurrent, recurrent_bias)
+    reset, update = torch.sigmoid(entering[:, : 2 * dim] + carried[:, : 2 * dim]).chunk(2, dim=1)
+    candidate = torch.tanh(torch.addcmul(entering[:, 2 * dim :], reset, carried[:, 2 * dim :]))
+    return torch.lerp(candidate, state, update)
 
 
 def _fused(cell: Any, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

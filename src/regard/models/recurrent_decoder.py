@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
+from regard.kernels.deferred import linear_of_a_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
-from regard.layers.recurrent import Recurrence
+from regard.layers.recurrent import Linear, Recurrence
 from regard.models.settings import RecurrentSettings
 from regard.models.source_attention import SourceAttention
 
@@ -122,12 +123,12 @@ class RecurrentDecoder(nn.Module):
         fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
         living = (lengths.unsqueeze(-1) > torch.arange(embedded.shape[1], device=lengths.device)).sum(0).tolist()
         batch = rows = len(order)
-        features = []
+        features, linear = [], linear_of_a_loop(embedded)
         for one, live in zip(embedded.split(1, dim=1), living, strict=True):
             if live <= rows * 7 // 8:
                 rows = max(1, live)
                 fixed, moving = tree_map(operator.itemgetter(slice(rows)), (fixed, moving))
-            reading = self.read(fixed, moving, one[:rows])
+            reading = self.read(fixed, moving, one[:rows], linear=linear)
             moving = reading.moving
             features.append(F.pad(reading.features, (0, 0, 0, 0, 0, batch - rows)))
         return Reading(torch.cat(features, dim=1)[order.argsort()], moving, None)
@@ -136,16 +137,26 @@ class RecurrentDecoder(nn.Module):
         """Logits of all target words."""
         return F.linear(features, self.embedding.weight if self.output is None else self.output, self.output_bias)
 
+    def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
+        """By the readout layer; of a single step by `linear`."""
+        layer: nn.Linear = self.readout
+        return layer(x) if linear is F.linear else linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
+
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the decoder keeps of a source: what stays, and what changes by step."""
         raise NotImplementedError
 
     def read(
-        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+        self,
+        fixed: dict[str, Any],
+        moving: dict[str, Any],
+        embedded: Tensor,
+        lengths: Tensor | None = None,
+        linear: Linear = F.linear,
     ) -> Reading:
         """The n word vectors `(batch, n, embedding_dim)` after the state `moving`; n is 1 where the decoder loops.
 
-        Beyond `lengths`, where they are given, nothing is asked for.
+        Beyond `lengths`, where they are given, nothing is asked for. `linear` makes the products of a single step.
         """
         raise NotImplementedError
 
@@ -172,13 +183,18 @@ class LuongDecoder(RecurrentDecoder):
         return fixed, moving
 
     def read(
-        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+        self,
+        fixed: dict[str, Any],
+        moving: dict[str, Any],
+        embedded: Tensor,
+        lengths: Tensor | None = None,
+        linear: Linear = F.linear,
     ) -> Reading:
         inputs = torch.cat([embedded, moving["fed"].unsqueeze(1)], dim=-1) if self.feeding else embedded
-        hidden, carried = self.recurrence(inputs, moving["carried"], lengths)  # h_t
+        hidden, carried = self.recurrence(inputs, moving["carried"], lengths, linear)  # h_t
         attended, looked = self.source(fixed, moving, hidden, embedded)  # a_t, eq. 7; c_t
         pair = self.dropout(torch.cat([hidden, attended.context.to(hidden.dtype)], dim=-1))
-        features = self.dropout(torch.tanh(self.readout(pair)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
+        features = self.dropout(torch.tanh(self._read_out(pair, linear)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
         looked["carried"] = carried
         if self.feeding:
             looked["fed"] = features.squeeze(1).to(moving["fed"].dtype)
@@ -203,14 +219,21 @@ class BahdanauDecoder(RecurrentDecoder):
         return self.source.start(memory.states, memory.lengths)
 
     def read(
-        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+        self,
+        fixed: dict[str, Any],
+        moving: dict[str, Any],
+        embedded: Tensor,
+        lengths: Tensor | None = None,
+        linear: Linear = F.linear,
     ) -> Reading:
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
         attended, looked = self.source(fixed, moving, before, embedded)  # α_t, eq. 6; c_t, eq. 5
         context = attended.context.to(embedded.dtype)
-        hidden, looked["carried"] = self.recurrence(torch.cat([embedded, context], dim=-1), moving["carried"])  # s_t
+        hidden, looked["carried"] = self.recurrence(
+            torch.cat([embedded, context], dim=-1), moving["carried"], linear=linear
+        )  # s_t
         whole = self.dropout(torch.cat([hidden, embedded, context], dim=-1))
-        pairs = self.readout(whole).unflatten(-1, (self.readout_dim, 2))  # t̃_t = U_o s + V_o E y + C_o c
+        pairs = self._read_out(whole, linear).unflatten(-1, (self.readout_dim, 2))  # t̃_t = U_o s + V_o E y + C_o c
         return Reading(self.dropout(pairs.amax(-1)), looked, attended)  # t_t: the larger of each pair
 
 
@@ -234,7 +257,12 @@ class FixedContextDecoder(RecurrentDecoder):
         return ({"context": memory.final[0][:, -1]} if self.every_step else {}), {}
 
     def read(
-        self, fixed: dict[str, Any], moving: dict[str, Any], embedded: Tensor, lengths: Tensor | None = None
+        self,
+        fixed: dict[str, Any],
+        moving: dict[str, Any],
+        embedded: Tensor,
+        lengths: Tensor | None = None,
+        linear: Linear = F.linear,
     ) -> Reading:
         context = [part.unsqueeze(1).expand(-1, embedded.shape[1], -1) for part in fixed.values()]
         hidden, carried = self.recurrence(torch.cat([embedded, *context], dim=-1), moving["carried"], lengths)

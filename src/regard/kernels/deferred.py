@@ -1,0 +1,101 @@
+"""Linear layers of a loop, whose weights' gradients are one product over all of its steps, made when the last is known.
+
+A weight that serves at each step of a loop gets a gradient from each: a product of few rows, a matrix as large as the
+weight written and added to the others. Here a step leaves its inputs and what came back for its outputs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.kernels.calls import is_plain
+
+
+def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
+    """`Deferred().linear` for a plain call with gradients on a CPU, where it is faster; `F.linear` for others.
+
+    Args:
+        like: one of the loop's inputs.
+    """
+    plain = torch.is_grad_enabled() and like.device.type == "cpu" and is_plain(like)
+    return Deferred().linear if plain else F.linear
+
+
+class Deferred:
+    """`linear` as `F.linear` for the steps of one loop. Can be differentiated once.
+
+    Weights must stay as they are until the backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[int, int], tuple[_Used, Tensor]] = {}
+
+    def linear(
+        self,
+        x: Float[Tensor, "rows inputs"],
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, " outputs"] | None = None,
+    ) -> Float[Tensor, "rows outputs"]:
+        """`x Wᵀ + b`."""
+        if not weight.requires_grad:
+            return F.linear(x, weight, bias)
+        key = (id(weight), id(bias))
+        if key not in self._used:
+            used = _Used(weight, bias)
+            self._used[key] = used, _Gathered.apply(used, weight, bias)
+        used, ticket = self._used[key]
+        out: Tensor = _Step.apply(used, x, ticket)
+        return out
+
+
+class _Used:
+    """One weight, and what its steps leave: their inputs, and the gradients of their outputs."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
+        self.version = weight._version
+        self.read: list[Tensor] = []
+        self.above: list[Tensor] = []
+
+
+class _Gathered(torch.autograd.Function):
+    """A ticket that all steps need: so its backward pass comes after all of theirs, and makes the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, used: _Used, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.used = used
+        return weight.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        used: _Used = ctx.used
+        if not used.above:
+            return None, None, None
+        above, read = torch.cat(used.above), torch.cat(used.read)
+        used.above, used.read = [], []  # whoever goes back once more starts anew
+        return None, above.t().mm(read), above.sum(0) if ctx.needs_input_grad[2] else None
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, used: _Used, x: Tensor, ticket: Tensor) -> Tensor:
+        ctx.used = used
+        ctx.save_for_backward(x)
+        return F.linear(x, used.weight, used.bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+        used: _Used = ctx.used
+        if used.weight._version != used.version:
+            raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
+        (x,) = ctx.saved_tensors
+        used.read.append(x)
+        used.above.append(above)
+        return None, above.mm(used.weight) if ctx.needs_input_grad[1] else None, above.new_zeros(())

@@ -1,0 +1,93 @@
+"""Linear layers of a loop whose weights' gradients are made at its end, beside torch's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from regard.kernels.deferred import Deferred, linear_of_a_loop
+
+LENGTHS = (5, 5, 3, 2, 1)
+
+
+def loop(linear, x, weight, bias, recurrent):
+    """A recurrence whose batch shrinks, as a decoder's."""
+    state, total = torch.zeros(5, 7, dtype=x.dtype), 0
+    for step, rows in enumerate(LENGTHS):
+        state = torch.tanh(linear(x[step, :rows], weight, bias) + linear(state[:rows], recurrent))
+        total = total + (step + 1) * state.square().sum()
+    return total
+
+
+def given(**asks):
+    torch.manual_seed(4)
+    shapes = {"x": (5, 5, 3), "weight": (7, 3), "bias": (7,), "recurrent": (7, 7)}
+    return {
+        name: torch.randn(shape, dtype=torch.float64, requires_grad=asks.get(name, True))
+        for name, shape in shapes.items()
+    }
+
+
+@pytest.mark.parametrize("constant", [None, "x", "weight", "bias", "recurrent"])
+def test_gradients_are_torchs(constant):
+    parts = given(**({constant: False} if constant else {}))
+    asked = [part for part in parts.values() if part.requires_grad]
+    one = loop(Deferred().linear, **parts)
+    other = loop(F.linear, **parts)
+    assert torch.equal(one, other)
+    for found, wanted in zip(torch.autograd.grad(one, asked), torch.autograd.grad(other, asked), strict=True):
+        assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_weights_get_one_product_each():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Products(TorchDispatchMode):
+        shapes = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.mm.default:
+                self.shapes.append((args[0].shape[0], args[1].shape[1]))
+            return func(*args, **(kwargs or {}))
+
+    parts = given()
+    total = loop(Deferred().linear, **parts)
+    with Products() as products:
+        total.backward()
+    assert products.shapes.count((7, 3)) == products.shapes.count((7, 7)) == 1
+
+
+def test_a_step_that_nothing_came_back_to():
+    """Its outputs have no part in the loss: nor has it in the gradients."""
+    parts = given()
+    linear = Deferred().linear
+    used, unused = linear(parts["x"][0], parts["weight"]), linear(parts["x"][1], parts["weight"])
+    used.sum().backward()
+    assert unused.requires_grad
+    assert_close(parts["weight"].grad, parts["x"][0].sum(0).expand(7, 3).detach())
+
+
+def test_twice_back_over_a_graph_that_is_kept():
+    parts = given()
+    total = loop(Deferred().linear, **parts)
+    first = torch.autograd.grad(total, parts["weight"], retain_graph=True)
+    second = torch.autograd.grad(total, parts["weight"])
+    assert torch.equal(*first, *second)
+
+
+def test_a_weight_changed_before_the_backward_pass_is_told():
+    parts = given()
+    total = loop(Deferred().linear, **parts)
+    with torch.no_grad():
+        parts["weight"].mul_(2)
+    with pytest.raises(RuntimeError, match="a weight was changed in place"):
+        total.backward()
+
+
+def test_without_gradients_it_is_torchs():
+    parts = given()
+    with torch.no_grad():
+        assert loop(linear_of_a_loop(parts["x"]), **parts).grad_fn is None
+    x = torch.randn(2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear_of_a_loop(x) is F.linear
