@@ -162,7 +162,8 @@ def run(told: Row) -> Iterator[Row]:
     """The series of one process, after its peaks if nobody knows them yet."""
     torch.set_num_threads(told["threads"])
     for name in {name for name, _, _ in told["series"]}:  # what is built or loaded at a first call is no part of any
-        KINDS[name].make(SIZE._replace(length=300)).ours().sum().backward()
+        for length in (LENGTHS[0], 300):
+            KINDS[name].make(SIZE._replace(length=length)).ours().sum().backward()
     if told["best"] is None:
         told["best"] = peaks(512 if told["quick"] else 2048, SETS[:3] if told["quick"] else SETS)
         yield {"peaks": told["best"]}

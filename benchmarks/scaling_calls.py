@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -139,8 +140,17 @@ def local(size: Size) -> Made:
         weights = scores.masked_fill(far.abs() > RADIUS, -torch.inf).softmax(-1)
         return (weights * torch.exp(-2 * (far / RADIUS) ** 2)) @ value
 
-    focus = module.focus(query, lengths)
-    explained = regard.explain(query, key, value, mask=focus.mask, refocus=focus.refocus, cost=True)
+    explained = regard.explain(query, key, value, cost=True)
+    # A query meets the keys of its window alone; scores and the read are products of one width.
+    pairs = size.batch * size.length * min(size.length, 2 * RADIUS + 1)
+    near = replace(
+        explained.cost,
+        operations=4 * pairs * size.width,
+        operations_with_gradients=14 * pairs * size.width,
+        bytes=4 * value.numel(),
+        bytes_with_gradients=5 * 4 * value.numel(),
+    )
+    explained = replace(explained, path="local", cost=near)
     return Made(
         lambda: module(query, key, value, lengths=lengths).context,
         rival,

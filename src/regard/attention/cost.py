@@ -127,7 +127,7 @@ def _additive(asked: Asked) -> Cost:
         2 * made,
         6 * made + 2 * again,
         forward + sides + several,
-        backward + 2 * sides + several,
+        backward + 2 * sides + 2 * at_once * asked.wide + several,  # the scores' gradient beside those of the weights
         f"{_SQUARE} × hidden units",
         "positions × hidden units" if asked.rows else _SQUARE,
     )
