@@ -7,7 +7,6 @@ import torch
 
 from regard.kernels import additive_attend
 
-
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
 
 

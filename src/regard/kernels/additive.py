@@ -60,12 +60,12 @@ class _Kept(NamedTuple):
 
     Attributes:
         version: torch's count.
-        compiled: for the loop, padded.
+        width: hidden units, with those that the loop wants behind their end.
         key: their exponentials, None where they are too wide.
     """
 
     version: int
-    compiled: bool
+    width: int
     key: Tensor | None
 
 
@@ -249,9 +249,10 @@ def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
     if key.is_inference():  # such a tensor does not count its changes
         return _to_keep(key, compiled)
+    now = key._version, key.shape[-1] + (_behind(key) if compiled else 0)
     kept = _kept.get(key)
-    if kept is None or kept[:2] != (key._version, compiled):
-        kept = _Kept(key._version, compiled, _to_keep(key, compiled))
+    if kept is None or kept[:2] != now:
+        kept = _Kept(*now, _to_keep(key, compiled))
         _kept[key] = kept
     return kept.key
 
@@ -306,5 +307,9 @@ def addresses(*tensors: Tensor | None) -> tuple[int | None, ...]:
 
 def padded(rows: Tensor) -> Tensor:
     """Rows of whole vectors, as wide as any processor's: 0 behind their end."""
-    more = -rows.shape[-1] % (64 // rows.element_size())
+    more = _behind(rows)
     return F.pad(rows, (0, more)) if more else rows.contiguous()
+
+
+def _behind(rows: Tensor) -> int:
+    return -rows.shape[-1] % (64 // rows.element_size())

@@ -65,8 +65,9 @@ def attention(
         prepared: the keys were made ready for many calls, see `additive.additive_scores`.
     """
     four = query.ndim == 4
-    given = [one if four or one is None else one.unsqueeze(1) for one in (query, key, value, bias, keep)]
-    query, key, value, bias, keep = given
+    if not four:
+        query, key, value = (one.unsqueeze(1) for one in (query, key, value))
+        bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
     context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, prepared)
     return context if four else context.squeeze(1)
 
