@@ -214,7 +214,7 @@ class Stack(nn.Module):
         sight = places.sight(self.causal, self.window, self.position, self._scored)
         across = None if memory is None else Sight(None if memory.keep is None else memory.keep[:, None, None])
         growth = None if cache is None else cache.grow(x.shape[1])
-        attended: Mapping[str, Attended] = {}
+        attended: dict[str, Attended] = {}
         for layer, block in enumerate(self._blocks()):
             given = (None, None) if memory is None else (memory.keys[layer], across)
             if self.checkpointed and self.training and growth is None:

@@ -139,7 +139,7 @@ class RecurrentDecoder(nn.Module):
 
     def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
         """By the readout layer; of a single step by `linear`."""
-        layer: nn.Linear = self.readout
+        layer: Any = self.readout
         return layer(x) if linear is F.linear else linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
 
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
