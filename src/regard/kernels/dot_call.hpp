@@ -157,9 +157,20 @@ struct Tile {
         b += start * depth;
         for (int64_t p = 0; p < columns; p += kPanel<T>)
             for (int64_t n = 0; n < block.strips(); ++n)
-                if (p < end[n] && p + kPanel<T> > begin[n])
+                if (p < end[n] && p + kPanel<T> > begin[n]) {
+                    fetch_bias(n, p);
                     by_panels<T, false>(block.rows_of(n), kPanel<T>, depth, a + n * kStrip * am, am, 1, b + p * depth,
                                         0, out + n * kStrip * stride + p, stride);
+                }
+    }
+    // The bias is as large as the scores: it is on its way from memory while these are computed.
+    void fetch_bias(int64_t strip, int64_t panel) const {
+        const View& bias = call.bias;
+        if (!bias.at || bias.row == 0 || bias.column != 1) return;
+        const T* line = bias.of<const T>(block.item, block.head) + start + panel;
+        for (int64_t r = 0; r < block.rows_of(strip); ++r)
+            for (int64_t c = 0; c < kPanel<T>; c += kLanes<T>)
+                __builtin_prefetch(line + (block.first + strip * kStrip + r) * bias.row + c, 0, 2);
     }
 
     // out += weights · values (in panels, with room for `packed` keys), as wide as `width`.
