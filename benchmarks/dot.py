@@ -109,7 +109,7 @@ def told(top: int) -> Callable[..., Any]:
     """The context, each query's entropy and maximum, what each key received, and the largest weights."""
 
     def both(query: Tensor, key: Tensor, value: Tensor) -> Any:
-        attended = regard.attend(query, key, value)
+        attended = regard.attend(query, key, value, statistics=top)
         return attended.context, attended.statistics(top)
 
     return both

@@ -94,3 +94,14 @@ def test_a_recorded_call_tells_them():
         attention(torch.randn(2, 7, 12))
     [call] = seen[""]
     torch.testing.assert_close(call.statistics().received, call.weights.sum(-2))
+
+
+def test_they_are_kept_once_made_and_fewer_are_a_part_of_more():
+    query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 5)
+    attended = regard.attend(query, key, key, statistics=4)
+    key.zero_()  # what is made already does not change
+    told, fewer = attended.statistics(top=4), attended.statistics(top=2)
+    assert torch.equal(told.top_keys[..., :2], fewer.top_keys) and fewer.top_weights.shape == (2, 3, 2)
+    with pytest.raises(ConfigError, match="top="):
+        attended.statistics(top=-1)
+    assert told.maximum.std() > 0

@@ -205,3 +205,15 @@ def test_a_mask_taken_apart_is_the_same_mask(name):
         for part in (found.rest, found.known)
     )
     assert torch.equal(*torch.broadcast_tensors(rest & known, mask.draw(sizes, torch.device("cpu"))))
+
+
+@pytest.mark.parametrize("learned", (False, True))
+@pytest.mark.parametrize("name", ("none", "lengths and causal", "anything"))
+def test_statistics_at_once_are_those_made_later(name, learned):
+    query, key, value = (tensor.detach().requires_grad_(learned) for tensor in tensors())
+    now = regard.attend(query, key, value, mask=MASKS[name][0], statistics=3)
+    later = regard.attend(query, key, value, mask=MASKS[name][0])
+    torch.testing.assert_close(now.context, later.context)
+    for one, other in zip(now.statistics(3), later.statistics(3), strict=True):
+        torch.testing.assert_close(one, other)
+    assert now.context.requires_grad is learned and not now.statistics().entropy.requires_grad

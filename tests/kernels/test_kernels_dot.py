@@ -6,7 +6,7 @@ import pytest
 import torch
 from dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 
-from regard.kernels import compiler, dot
+from regard.kernels import compiler, dot, half
 from regard.kernels.dot import Visible, attention, serves
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
@@ -58,11 +58,22 @@ def test_each_mask_is_the_formulas(sizes, visible):
 
 
 @pytest.mark.parametrize(("dtype", "bound"), ((torch.bfloat16, 1.5e-2), (torch.float16, 2e-3)))
-def test_half_types_are_rounded_at_last(dtype, bound):
+def test_half_types_are_rounded_at_last(dtype, bound, monkeypatch):
+    """Where no matrix unit takes them: that one rounds its weights, too."""
+    monkeypatch.setattr(half, "serves", lambda query: False)
     given = inputs(2, 6, 2, 97, 131, 13, 37, dtype)
     assert_formula(given, bound, CAUSAL)
     exact = formula(*given, CAUSAL, scale=0.3)
     torch.testing.assert_close(called(*given, CAUSAL, scale=0.3), exact.to(dtype), rtol=0, atol=float(bound) / 2)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), ((torch.bfloat16, 1.5e-2), (torch.float16, 2e-3)))
+def test_half_types_by_whatever_is_fastest_here(dtype, bound):
+    """The matrix unit forwards, where there is one, and from its denominators the loop's way back."""
+    given = inputs(2, 6, 2, 97, 131, 13, 37, dtype)
+    assert_formula(given, bound, Visible(True, 34, None, [131, 0], None))
+    one_head = [one[:, 0].detach() for one in given]
+    assert torch.equal(called(*one_head), called(*(one.unsqueeze(1) for one in one_head)).squeeze(1))
 
 
 BIASES = ["bhqk", "1hqk", "b1qk", "11qk", "bh1k", "b11k", "1hq1", "bhq1", "hqk", "qk", "k"]

@@ -30,6 +30,7 @@ def attend(
     refocus: RefocusLike | None = None,
     dropout: float = 0.0,
     weights: bool = False,
+    statistics: int | None = None,
 ) -> Attended:
     """Attend: `context = read(refocus(normalize(score(query, key) + bias)), value)`.
 
@@ -50,6 +51,8 @@ def attend(
             lands on hidden keys is set to 0.
         dropout: always applied (modules pass 0 in eval); it never shows in the weights.
         weights: make the weights at once instead of on access, for compile, export and vmap.
+        statistics: make the statistics of the weights at once, with this many of each query's largest (0: none): where
+            no gradient is wanted, one pass of the path "compiled" makes them and the context.
 
     Returns:
         Attended: `context` `(batch, [heads,] queries, value_dim)` in the query's dtype, and `weights`, `log_weights`.
@@ -64,7 +67,7 @@ def attend(
     and "windowed" of large calls say that they have none, nor has torch's fused kernel.
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
-    return walk(call, at_once=weights)
+    return walk(call, at_once=weights, top=statistics)
 
 
 @dataclass(frozen=True)

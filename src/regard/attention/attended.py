@@ -32,12 +32,14 @@ class Attended:
         weights: Tensor | None = None,
         log_weights: Tensor | None = None,
         log_prob: Tensor | None = None,
+        statistics: Statistics | None = None,
         source: "Source | None" = None,
     ) -> None:
         self.context = context
         self.log_prob = log_prob
         self._weights = weights
         self._log_weights = log_weights
+        self._statistics = statistics
         self._source = source
 
     @property
@@ -67,6 +69,12 @@ class Attended:
             ConfigError: `top` is below 0 or above the number of keys.
             RegardError: the weights are gone, as for `weights`.
         """
+        held = self._statistics
+        if held is None or held.top_keys.shape[-1] < top:
+            held = self._statistics = self._observed(top)
+        return held.largest(top)
+
+    def _observed(self, top: int) -> Statistics:
         if self._weights is None:
             make = self._made_from().statistics
             if make is not None:
@@ -81,6 +89,7 @@ class Attended:
             weights=self._weights,
             log_weights=self._log_weights,
             log_prob=self.log_prob,
+            statistics=self._statistics,
             source=self._source,
         )
 

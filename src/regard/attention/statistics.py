@@ -31,6 +31,12 @@ class Statistics(NamedTuple):
     top_weights: Float[Tensor, "*lead queries top"]
     top_keys: Int[Tensor, "*lead queries top"]
 
+    def largest(self, top: int) -> "Statistics":
+        """The same with fewer of the largest weights; `top` is from 0 to what there are."""
+        if not 0 <= top <= self.top_keys.shape[-1]:
+            raise ConfigError(f"top= is from 0 to the {self.top_keys.shape[-1]} that were made; it was {top}")
+        return self._replace(top_weights=self.top_weights[..., :top], top_keys=self.top_keys[..., :top])
+
 
 def statistics_of(weights: Callable[[slice], Tensor], shape: tuple[int, ...], top: int) -> Statistics:
     """The statistics of weights that are made for some queries at a time.

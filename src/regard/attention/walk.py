@@ -18,7 +18,7 @@ from regard.attention.linear import Linear, linear_attention
 from regard.attention.masks import Causal, Padding, causal, padding
 from regard.attention.score import DotProduct, Prepared, Score
 from regard.attention.seen import apart, conjuncts, joined
-from regard.attention.statistics import Statistics, statistics_of
+from regard.attention.statistics import Statistics, checked_top, statistics_of
 from regard.kernels import dispatch, dot, rows
 from regard.kernels.blocked import blocked
 from regard.kernels.ragged import ragged
@@ -28,12 +28,13 @@ from regard.kernels.windowed import windowed
 _ALL = slice(None)
 
 
-def walk(call: Call, at_once: bool) -> Attended:
+def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
     """Take the path of a call.
 
     Args:
         call: what was asked.
         at_once: make the weights now; the context is the same either way.
+        top: make the statistics of the weights now, with this many of each query's largest.
     """
     choice, guarded = call.choose()
     keep = _drawn_for(choice.path, call, guarded)
@@ -47,7 +48,9 @@ def walk(call: Call, at_once: bool) -> Attended:
     elif choice.path in ("explicit", "additive"):
         attended = _explicit(clean, keep, spoiled)
     else:
-        attended = _dotted(clean, choice.path, keep, spoiled)
+        attended = _dotted(clean, choice.path, keep, spoiled, top)
+    if top is not None:
+        attended.statistics(top)  # it keeps them
     if torch.compiler.is_compiling() and not at_once:
         # A graph cannot carry the recipe of its weights out; what is held already may leave.
         return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
@@ -57,6 +60,7 @@ def walk(call: Call, at_once: bool) -> Attended:
             weights=attended.weights,
             log_weights=attended.log_weights,
             log_prob=attended.log_prob,
+            statistics=attended._statistics,
         )
     return attended
 
@@ -188,7 +192,7 @@ def _linear(call: Call) -> Attended:
     return Attended(context.to(call.query.dtype), source=source)
 
 
-def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None, top: int | None) -> Attended:
     """A softmax of dot products, by a path that does not keep the weights."""
     assert isinstance(call.score, DotProduct) and call.value is not None
     left, right, factor = call.score.dot_form(call.query, _ready(call))
@@ -199,12 +203,22 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         kind = torch.promote_types(left.dtype, call.value.dtype)
         sides = left.to(kind), right.to(kind), call.value.to(kind)
     known = call.seen
-    loop = None
+    loop = observed = made = None
     if path == "compiled":
         loop = apart(call.mask, call.sizes)
         keep = call.drawn(loop.rest)
         visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep)
-        context = dot.attention(*sides, visible=visible, bias=bias, scale=scale, dropout=call.dropout)
+
+        def observed(top: int) -> Statistics:
+            top = checked_top(top, call.sizes.keys)
+            return Statistics(*dot.statistics(*sides[:2], visible=visible, bias=bias, scale=scale, top=top))
+
+        if top is None or call.dropout > 0 or dot.learns(*sides, bias):
+            context = dot.attention(*sides, visible=visible, bias=bias, scale=scale, dropout=call.dropout)
+        else:
+            top = checked_top(top, call.sizes.keys)
+            context, *told = dot.attention_and_statistics(*sides, visible=visible, bias=bias, scale=scale, top=top)
+            made = Statistics(*told)
     elif path == "blocked":
         context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
     elif path == "ragged":
@@ -229,7 +243,8 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
         return _biased(call, formula(left[..., part, :], _for_all_heads(call, right), factor), part)
 
-    return Attended(context, source=_again(call, scores, seen, spoiled, left, right))
+    source = _again(call, scores, seen, spoiled, left, right, observed=observed)
+    return Attended(context, statistics=made, source=source)
 
 
 def _again(
@@ -238,8 +253,9 @@ def _again(
     seen: Callable[[], Tensor | None],
     spoiled: Tensor | None,
     *made_from: Tensor,
+    observed: Callable[[int], Statistics] | None = None,
 ) -> Source:
-    """How to make the weights after a path that did not form them."""
+    """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
 
     def made(make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
         keep = rows.some(seen(), part)
@@ -254,5 +270,5 @@ def _again(
         weights=lambda: made(call.normalizer),
         log_weights=lambda: made(call.normalizer.log_weights),
         unchanged=watched(*made_from, call.bias),
-        statistics=None if isinstance(call.normalizer.temperature, Tensor) else statistics,
+        statistics=None if isinstance(call.normalizer.temperature, Tensor) else observed or statistics,
     )

@@ -8,6 +8,7 @@ dropout draws from a counter, so that it finds the same draws.
 
 import ctypes
 import functools
+import math
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels import compiler
+from regard.kernels import compiler, half
 from regard.kernels.calls import is_plain
 
 _FAR = 2**40  # a window beyond all keys
@@ -98,10 +99,15 @@ def attention(
     bias = None if bias is None else bias.to(_work(query))
     call = _Call(visible, scale, round(dropout * _STEPS), int(torch.randint(2**62, ())) if dropout > 0 else 0)
     inputs = (query, key, value, bias)
-    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs):
+    if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
         return context
     return _forward(*inputs, visible.keep, call, None)
+
+
+def learns(*inputs: Tensor | None) -> bool:
+    """Whether a gradient to any of them is wanted."""
+    return torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs)
 
 
 def statistics(
@@ -221,12 +227,36 @@ def _forward(
     call: _Call,
     normalizer: Tensor | None,
 ) -> Tensor:
+    if bias is None and keep is None and not call.dropped and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
+        return _by_matrix_unit(query, key, value, call, normalizer)
     context = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
     numbers, held = _numbers(query, key, value, bias, keep, call)
     numbers += [context.data_ptr(), 0 if normalizer is None else normalizer.data_ptr()]
     _run("forward", query.dtype, numbers, call.scale)
     del held
     return context
+
+
+_UNIT_QUERIES = 32  # below, laying keys out for the matrix unit takes longer than it gains
+
+
+def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, normalizer: Tensor | None) -> Tensor:
+    """Half types on a processor that multiplies them by tiles."""
+    visible, three = call.visible, (query, key, value)
+    each = three if query.ndim == 4 else tuple(one.unsqueeze(1) for one in three)
+    context, found = half.forward(
+        *each,
+        causal=visible.causal,
+        offset=visible.offset,
+        window=visible.window,
+        lengths=visible.lengths,
+        scale=call.scale,
+    )
+    if normalizer is not None:
+        # The way back has powers of 2, and a query that sees nothing gives weights of 0.
+        binary = found.mul_(math.log2(math.e)).masked_fill_(found == -torch.inf, torch.inf)
+        normalizer.copy_(binary.view(normalizer.shape))
+    return context.view(*query.shape[:-1], value.shape[-1])
 
 
 # --- the compiled loop ----------------------------------------------------------------------------------------------
