@@ -129,12 +129,15 @@ class Call:
         # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
         blind = torch.compiler.is_compiling() or transformed() or self.query.is_meta
         hides = self.mask is not None
-        unsafe = hides and not blind and not bool(guarding.is_safe(self.query, self.compared(), self.value))
+        linear = self.is_linear()  # that path looks after itself
+        unsafe = (
+            hides and not blind and not linear and not bool(guarding.is_safe(self.query, self.compared(), self.value))
+        )
         normalizer = self.normalizer
         facts = dispatch.Facts(
             score=_name(self.score),
             is_dot=self.score.is_dot,
-            is_linear=self.is_linear(),
+            is_linear=linear,
             additive=self.score.in_blocks(self.query, self.sizes.keys),
             rows=self.takes_rows(),
             normalizer=_name(normalizer),

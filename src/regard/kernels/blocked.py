@@ -8,7 +8,6 @@ seed of torch's generator, so that the way back repeats them.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -139,7 +138,9 @@ class _Walk:
         self, query: Tensor, key: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call, seed: int
     ) -> None:
         self.query, self.key, self.bias, self.keep, self.call = query, key, bias, keep, call
-        self.source = np.random.SFC64(seed)
+        from numpy.random import SFC64  # when it is needed: not every program that imports torch waits for numpy
+
+        self.source = SFC64(seed)
 
     def weights(self) -> Iterator[tuple[_Block, Tensor]]:
         query, key, call = self.query, self.key, self.call
@@ -163,7 +164,7 @@ class _Walk:
     def kept(self, weights: Tensor) -> Tensor:
         """For each weight of a block 0, or what a weight that stays is multiplied by."""
         dropped = self.call.dropped
-        bits = torch.from_numpy(self.source.random_raw(-(-weights.numel() // 4)).view(np.int16))
+        bits = torch.from_numpy(self.source.random_raw(-(-weights.numel() // 4)).view("int16"))
         stays = torch.empty_like(weights)
         torch.ge(bits[: weights.numel()].view(weights.shape), dropped - _STEPS // 2, out=stays)
         return stays.mul_(_STEPS / (_STEPS - dropped) if dropped < _STEPS else 0.0)
