@@ -94,6 +94,8 @@ def works(positions: int, window: int) -> Iterator[Work]:
     keep = (torch.arange(short) < lengths[:, None])[:, None, None]
     padded = lambda q, k, v: sdpa(q, k, v, attn_mask=keep)  # noqa: E731
     yield from both(f"lengths, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.padding(lengths)))
+    yield from both(f"ragged, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.ragged(lengths)),
+                    compared=False)  # fmt: skip
     causal = keep & lower[:short, :short]  # as one mask
     yield from both(f"lengths and causal, T {short}", plain(short, 8),
                     lambda q, k, v: sdpa(q, k, v, attn_mask=causal),

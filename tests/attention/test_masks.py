@@ -161,3 +161,15 @@ def test_b49_a_mask_that_hides_nothing_changes_nothing():
     plain = attend(x, x, x).context
     for mask in (torch.ones(7, 7).bool(), masks.padding([7, 7]), masks.prefix(7)):
         torch.testing.assert_close(attend(x, x, x, mask=mask).context, plain)
+
+
+def test_ragged_items_look_at_themselves():
+    drawn = masks.ragged([2, 0, 3]).draw(Sizes(3, 1, 3, 3), torch.device("cpu"))
+    assert drawn[0, 0].tolist() == [[True, True, False], [True, True, False], [False, False, False]]
+    assert not drawn[1].any() and drawn[2].all()
+    with pytest.raises(MaskError, match="look at themselves.*2 queries and 3 keys.*padding"):
+        masks.ragged([2]).draw(Sizes(1, 1, 2, 3), torch.device("cpu"))
+    with pytest.raises(MaskError, match="one number an item"):
+        masks.ragged(torch.ones(2, 3, dtype=torch.long))
+    with pytest.raises(MaskError, match="between 0 and the 3 keys"):
+        masks.ragged([4]).draw(Sizes(1, 1, 3, 3), torch.device("cpu"))

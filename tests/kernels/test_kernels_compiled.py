@@ -75,6 +75,54 @@ def test_under_each_mask_it_gives_what_the_formulas_give(name, biased):
         torch.testing.assert_close(fast, slow)
 
 
+RAGGED = {
+    "alone": (masks.ragged([4, 7]), lambda b, q, k: max(q, k) < (4, 7)[b]),
+    "causal": (masks.ragged([4, 0]) & masks.causal(), lambda b, q, k: q < (4, 0)[b] and k <= q),
+    "and lengths": (masks.ragged([4, 6]) & masks.padding([2, 7]), lambda b, q, k: q < (4, 6)[b] and k < (2, 6)[b]),
+    "twice": (masks.ragged([4, 6]) & masks.ragged([5, 3]), lambda b, q, k: max(q, k) < (4, 3)[b]),
+    "window": (masks.ragged([5, 6]) & masks.window(1, 1), lambda b, q, k: max(q, k) < (5, 6)[b] and abs(q - k) <= 1),
+    "full": (masks.ragged([7, 7]), lambda b, q, k: True),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+@pytest.mark.parametrize("loop", (True, False))
+def test_ragged_items_read_their_own_and_0_behind(name, loop, monkeypatch):
+    """By the loop and by what stands in without one; numbers behind an item may be anything."""
+    if not loop:
+        monkeypatch.setattr(dot, "serves", lambda *_: False)
+    mask, sees = RAGGED[name]
+    query, key, value = inputs = tensors(KEYS, KEYS)
+    assert explain(query, key, value, mask=mask).path == ("compiled" if loop else "fused")
+    ours = regard.attend(query, key, value, mask=mask)
+    context, weights = plain_attend(query, key, value, score="scaled_dot", sees=lambda b, h, q, k: sees(b, q, k))
+    torch.testing.assert_close(ours.context, context)
+    torch.testing.assert_close(ours.weights, weights)
+    torch.testing.assert_close(ours.statistics().received, weights.sum(-2))
+    direction = torch.randn_like(context)
+    each = (torch.autograd.grad(one, inputs, direction) for one in (ours.context, context))
+    for fast, slow in zip(*each, strict=True):
+        torch.testing.assert_close(fast, slow)
+
+
+def test_a_long_ragged_item_skips_blocks_and_parts_of_them():
+    """Several blocks of queries, the last one that asks cut in the middle; half types and their gradients, too."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([211, 0, 97])
+    for dtype, bound in ((torch.float64, 1e-12), (torch.bfloat16, 2e-2)):
+        given = [torch.randn(3, 2, 211, 13, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+        exact = [one.detach().double().requires_grad_() for one in given]
+        for mask in (masks.ragged(lengths), masks.ragged(lengths) & masks.causal()):
+            ours = regard.attend(*given, mask=mask).context
+            theirs = regard.attend(*exact, mask=mask, refocus=[lambda weights: weights]).context
+            torch.testing.assert_close(ours.double(), theirs, atol=bound, rtol=bound)
+            assert (ours[1] == 0).all() and (ours[2, :, 97:] == 0).all()
+            slopes = (torch.autograd.grad(one.double().square().sum(), inputs)
+                      for one, inputs in ((ours, given), (theirs, exact)))  # fmt: skip
+            for fast, slow in zip(*slopes, strict=True):
+                torch.testing.assert_close(fast.double(), slow, atol=4 * bound, rtol=4 * bound)
+
+
 @pytest.mark.parametrize(
     "options",
     (

@@ -137,6 +137,22 @@ def test_ragged(lengths, causal):
     assert_same(ours, theirs, [query, key, value, bias])
 
 
+@pytest.mark.parametrize("causal", (False, True))
+def test_ragged_items_that_look_at_themselves(causal):
+    query, key, value = tensors(KEYS)
+    lengths = (3, KEYS)
+    ours = ragged(query, key, value, lengths=lengths, bias=None, causal=causal, scale=1.0, asked=True)
+    theirs, _ = plain_attend(
+        query,
+        key,
+        value,
+        score="dot",
+        sees=lambda b, h, q, k: max(q, k) < lengths[b] and (not causal or k <= q),
+    )
+    assert (ours[0, :, 3:] == 0).all()
+    assert_same(ours, theirs, [query, key, value])
+
+
 def test_where_no_item_has_a_key_0_is_read_and_can_be_differentiated():
     query, key, value = tensors()
     context = ragged(query, key, value, lengths=(0, 0), bias=None, causal=False, scale=1.0)
@@ -177,6 +193,7 @@ def test_explain_names_the_way_of_large_calls():
         ({"mask": some}, "ragged", "lengths"),
         ({"mask": some & masks.causal()}, "ragged", "lengths"),
         ({"mask": some & LOWER}, "ragged", "lengths"),
+        ({"mask": masks.ragged([LARGE, 31])}, "ragged", "lengths"),
         ({"mask": some & masks.prefix(3)}, "fused", "scaled_dot"),
         ({"mask": masks.padding([LARGE, LARGE])}, "fused", "scaled_dot"),
         ({"mask": masks.window(0, 0)}, "windowed", "window"),

@@ -163,6 +163,23 @@ class Padding(Mask):
         return "padding"
 
 
+class Ragged(Mask):
+    def __init__(self, lengths: Tensor) -> None:
+        self.lengths = lengths
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        if sizes.queries != sizes.keys:
+            raise MaskError(
+                f"ragged(lengths) is for items that look at themselves, but there are {sizes.queries} queries and "
+                f"{sizes.keys} keys. For the keys alone write padding(lengths)"
+            )
+        real = Padding(self.lengths, None).draw(sizes, device)
+        return real & real.transpose(-2, -1)
+
+    def __repr__(self) -> str:
+        return "ragged"
+
+
 class Prefix(Mask):
     def __init__(self, length: int | Tensor) -> None:
         self.length = length
@@ -301,6 +318,20 @@ def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | Non
             "write padding(keep=mask)"
         )
     return Padding(_whole("padding(lengths)", lengths), None)
+
+
+def ragged(lengths: Tensor | Sequence[int]) -> Mask:
+    """Items of different lengths that look at themselves: the first n queries see the first n keys, the others nothing.
+
+    As `padding(lengths)` for everything that is real; but what stands behind an item reads 0 and is not computed.
+
+    Args:
+        lengths: (batch,), the first that many positions are real.
+    """
+    lengths = torch.as_tensor(lengths)
+    if lengths.ndim != 1:
+        raise MaskError(f"lengths are one number an item, but their shape is {tuple(lengths.shape)}")
+    return Ragged(_whole("ragged(lengths)", lengths))
 
 
 def prefix(n: int | Int[Tensor, "*batch"] | Sequence[int]) -> Mask:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.attended import transformed
-from regard.attention.masks import Causal, Joined, Keep, Mask, Padding, Sizes, Window, causal
+from regard.attention.masks import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window, causal
 
 _LARGE = 2**16
 """From so many queries × keys on a look at the mask's numbers costs little beside the call."""
@@ -23,6 +23,7 @@ class Seen(NamedTuple):
     Attributes:
         causal: query i sees no key beyond i, as many queries as keys.
         lengths: the keys of each item that are real and come first, or None for all.
+        asked: whether only as many queries of each item see anything.
         window: the positions before and after its own that a query sees, as many queries as keys; or None.
         rest: everything else, to be drawn.
         beside_causal: all of it without `causal`.
@@ -31,6 +32,7 @@ class Seen(NamedTuple):
 
     causal: bool
     lengths: tuple[int, ...] | None
+    asked: bool
     window: tuple[int, int] | None
     rest: Mask | None
     beside_causal: Mask | None
@@ -50,6 +52,7 @@ class Apart(NamedTuple):
         offset: the key at which query 0 stands.
         window: the positions before and after its own that a query sees, or None for all.
         lengths: the keys of each item that are real and come first, or None for all.
+        asked: likewise the queries that see anything.
         known: all that the above say, as a mask that no caller can change.
         rest: everything else, to be drawn.
     """
@@ -58,31 +61,34 @@ class Apart(NamedTuple):
     offset: int
     window: tuple[int, int] | None
     lengths: tuple[int, ...] | None
+    asked: tuple[int, ...] | None
     known: Mask | None
     rest: Mask | None
 
 
 def apart(mask: Mask | None, sizes: Sizes) -> Apart:
     """What the compiled loop need not be drawn."""
-    parts = [_of_padding(part, sizes) if isinstance(part, Padding) else part for part in conjuncts(mask)]
+    parts = [_of_padding(part, sizes) if isinstance(part, Padding | Ragged) else part for part in conjuncts(mask)]
     placed = [part for part in parts if isinstance(part, Causal | Window)]
     placed = [part for part in placed if part.anchor == placed[0].anchor]
     offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
     windows = [part for part in placed if isinstance(part, Window)]
-    lengths = [part for part in parts if isinstance(part, _Lengths)]
+    lengths = [part for part in parts if isinstance(part, _Lengths | _RaggedLengths)]
     known: list[Mask] = [*placed, *lengths]
     return Apart(
         causal=len(windows) < len(placed),
         offset=offset,
         window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
-        lengths=tuple(map(min, *(part.known for part in lengths))) if len(lengths) > 1 else _of(lengths),
+        lengths=_least([part.known for part in lengths]),
+        asked=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
         known=joined(known),
         rest=joined([part for part in parts if part is not None and part not in known]),
     )
 
 
-def _of(lengths: "list[_Lengths]") -> tuple[int, ...] | None:
-    return lengths[0].known if lengths else None
+def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Of each item the least length of all that are told."""
+    return tuple(map(min, *lengths)) if len(lengths) > 1 else lengths[0] if lengths else None
 
 
 def conjuncts(mask: Mask | None) -> list[Mask]:
@@ -110,12 +116,13 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     lower = [part for part in parts if square and isinstance(part, Causal)]
     beside = [part for part in parts if part not in lower]
     windows = [part for part in beside if square and isinstance(part, Window)]
-    lengths = [part for part in beside if isinstance(part, _Lengths)]
+    lengths = [part for part in beside if isinstance(part, _Lengths | _RaggedLengths)]
     known = [*windows[:1], *lengths[:1]]
     window = (windows[0].left, windows[0].right) if windows else None
     return Seen(
         causal=bool(lower),
         lengths=lengths[0].known if lengths else None,
+        asked=bool(lengths) and isinstance(lengths[0], _RaggedLengths),
         window=(window[0], 0) if window and lower else window,
         rest=joined([part for part in beside if part not in known]),
         beside_causal=joined(beside),
@@ -131,11 +138,19 @@ class _Lengths(Padding):
         self.known: tuple[int, ...] = tuple(lengths.tolist())
 
 
+class _RaggedLengths(Ragged):
+    """Ragged items whose lengths were read."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        super().__init__(lengths.clone())
+        self.known: tuple[int, ...] = tuple(lengths.tolist())
+
+
 def _read(part: Mask, sizes: Sizes) -> Mask | None:
     """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
     if isinstance(part, Keep):
         return _of_tensor(part, sizes)
-    if isinstance(part, Padding):
+    if isinstance(part, Padding | Ragged):
         return _of_padding(part, sizes)
     return part
 
@@ -161,11 +176,11 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
     return part
 
 
-def _of_padding(part: Padding, sizes: Sizes) -> Mask | None:
-    if isinstance(part, _Lengths):
+def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
+    if isinstance(part, _Lengths | _RaggedLengths):
         return part
     lengths = part.lengths
-    if part.kept is not None:
+    if isinstance(part, Padding) and part.kept is not None:
         if not _readable(part.kept) or tuple(part.kept.shape) != (sizes.batch, sizes.keys):
             return part
         lengths = part.kept.sum(-1)
@@ -176,6 +191,10 @@ def _of_padding(part: Padding, sizes: Sizes) -> Mask | None:
         return part
     if sizes.batch == 0 or int(lengths.min()) < 0 or int(lengths.max()) > sizes.keys:
         return part
+    if isinstance(part, Ragged):
+        if sizes.queries != sizes.keys:
+            return part  # drawing it says what is wrong
+        return None if int(lengths.min()) == sizes.keys else _RaggedLengths(lengths)
     return None if int(lengths.min()) == sizes.keys else _Lengths(lengths)
 
 

@@ -207,7 +207,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     if path == "compiled":
         loop = apart(call.mask, call.sizes)
         keep = call.drawn(loop.rest)
-        visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep)
+        visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
 
         def observed(top: int) -> Statistics:
             top = checked_top(top, call.sizes.keys)
@@ -223,7 +223,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
     elif path == "ragged":
         assert known.lengths is not None
-        context = ragged(*sides, lengths=known.lengths, bias=bias, causal=known.causal, scale=scale)
+        context = ragged(*sides, lengths=known.lengths, bias=bias, causal=known.causal, scale=scale, asked=known.asked)
     elif path == "windowed":
         assert known.window is not None
         context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)

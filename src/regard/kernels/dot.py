@@ -36,6 +36,7 @@ class Visible(NamedTuple):
         window: query i sees the keys i + offset − left … i + offset + right, or None for all.
         lengths: the keys of each item that are real and come first, or None for all.
         keep: what may be seen, broadcastable to (batch, [heads,] queries, keys), or None for all.
+        asked: the queries of each item that see anything and come first, or None for all.
     """
 
     causal: bool
@@ -43,6 +44,7 @@ class Visible(NamedTuple):
     window: tuple[int, int] | None
     lengths: Sequence[int] | None
     keep: Bool[Tensor, "..."] | None
+    asked: Sequence[int] | None = None
 
 
 def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -227,7 +229,8 @@ def _forward(
     call: _Call,
     normalizer: Tensor | None,
 ) -> Tensor:
-    if bias is None and keep is None and not call.dropped and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
+    plain = bias is None and keep is None and call.visible.asked is None and not call.dropped
+    if plain and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
         return _by_matrix_unit(query, key, value, call, normalizer)
     context = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
     numbers, held = _numbers(query, key, value, bias, keep, call)
@@ -290,7 +293,7 @@ def _numbers(
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:
         after = min(after, 0)
-    lengths = None if visible.lengths is None else array("q", visible.lengths)
+    counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.asked)]
     headless = query.ndim == 3
     numbers = [
         query.shape[0],
@@ -304,7 +307,7 @@ def _numbers(
         visible.offset,
         min(before, _FAR),
         min(after, _FAR),
-        0 if lengths is None else lengths.buffer_info()[0],
+        *(0 if each is None else each.buffer_info()[0] for each in counts),
         call.dropped,
         call.seed,
         *_view(query),
@@ -313,7 +316,7 @@ def _numbers(
         *(_NO_VIEW if keep is None else _spread(keep, query.ndim)),
         *(_NO_VIEW if bias is None else _spread(bias, query.ndim)),
     ]
-    return numbers, lengths
+    return numbers, counts
 
 
 def _view(tensor: Tensor) -> tuple[int, ...]:

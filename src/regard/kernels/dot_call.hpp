@@ -47,6 +47,7 @@ struct Call {
     int64_t batch, heads, key_heads, queries, keys, dim, value_dim, threads;
     int64_t offset, before, after;  // query i sees the keys i + offset − before … i + offset + after
     int64_t lengths;                // address of each item's number of keys, or 0
+    int64_t asked;                  // likewise of queries that see anything, its first ones, or 0
     int64_t dropped, seed;          // how many of 2^32 weights are dropped
     View query, key, value, keep, bias;
     int64_t context, normalizer;  // (batch, heads, queries, value_dim), (batch, heads, queries)
@@ -60,9 +61,18 @@ struct Call {
     int64_t length(int64_t item) const {
         return lengths ? std::min(keys, reinterpret_cast<const int64_t*>(lengths)[item]) : keys;
     }
+    int64_t asking(int64_t item) const {
+        return asked ? std::min(queries, reinterpret_cast<const int64_t*>(asked)[item]) : queries;
+    }
     int64_t begin(int64_t row) const { return std::max<int64_t>(0, row + offset - before); }
     int64_t end(int64_t item, int64_t row) const {
+        if (row >= asking(item)) return 0;
         return std::max<int64_t>(0, std::min(length(item), row + offset + after + 1));
+    }
+    // The end of what any of some rows sees: that of the last one that asks.
+    int64_t end(int64_t item, int64_t first, int64_t rows) const {
+        int64_t last = std::min(first + rows, asking(item)) - 1;
+        return last < first ? 0 : end(item, last);
     }
     // Rows of a block: as even as possible, whole strips.
     int64_t rows() const {
@@ -104,7 +114,7 @@ struct Block {
           first(first),
           rows(std::min(most, call.queries - first)),
           begin(call.begin(first)),
-          end(call.end(item, first + rows - 1)) {}
+          end(call.end(item, first, rows)) {}
     int64_t strips() const { return (rows + kStrip - 1) / kStrip; }
     int64_t rows_of(int64_t strip) const { return std::min(kStrip, rows - strip * kStrip); }
 };
@@ -124,7 +134,7 @@ struct Tile {
         for (int64_t n = 0; n < block.strips(); ++n) {
             int64_t row = block.first + n * kStrip;
             begin[n] = std::max<int64_t>(0, call.begin(row) - start);
-            end[n] = std::min(std::min(left, columns), call.end(block.item, row + block.rows_of(n) - 1) - start);
+            end[n] = std::min(std::min(left, columns), call.end(block.item, row, block.rows_of(n)) - start);
             if (begin[n] >= end[n] || (call.keep.at && !any_kept(n))) begin[n] = end[n] = 0;
         }
     }

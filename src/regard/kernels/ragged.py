@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,6 +19,7 @@ def ragged(
     bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
+    asked: bool = False,
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
     """`softmax(scale · q kᵀ + bias) v` over the first `lengths[b]` keys of item b; of no keys 0 is read.
 
@@ -29,22 +31,24 @@ def ragged(
         bias: added to the scores.
         causal: query i sees no key beyond i, as many queries as keys.
         scale: of the products.
+        asked: queries beyond an item's length see nothing and read 0, and are not computed.
     """
     queries = query.shape[-2]
     contexts = []
     # Taken apart in one call each: its gradient is one stack. A slice of the whole would be a sum of padded wholes.
     items = zip(query.split(1), key.split(1), value.split(1), lengths, strict=True)
-    for number, (asked, held, given, length) in enumerate(items):
+    for number, (rows, held, given, length) in enumerate(items):
         if length == 0:
-            nothing = asked[..., :0].sum(-1, keepdim=True)  # 0, but with a way back: its gradient is 0
-            contexts.append(nothing.expand(*asked.shape[:-1], given.shape[-1]))
+            nothing = rows[..., :0].sum(-1, keepdim=True)  # 0, but with a way back: its gradient is 0
+            contexts.append(nothing.expand(*rows.shape[:-1], given.shape[-1]))
             continue
         own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]
         # Causal: the first queries see what is before them, those beyond the length see all.
-        spans = [(0, length, True), (length, queries, False)] if causal else [(0, queries, False)]
+        end = length if asked else queries
+        spans = [(0, length, True), (length, end, False)] if causal else [(0, end, False)]
         parts = [
             fused(
-                asked[..., first:last, :],
+                rows[..., first:last, :],
                 held[..., :length, :],
                 given[..., :length, :],
                 keep=None,
@@ -55,7 +59,8 @@ def ragged(
             for first, last, square in spans
             if first < last
         ]
-        contexts.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2))
+        context = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+        contexts.append(F.pad(context, (0, 0, 0, queries - end)) if end < queries else context)
     return torch.cat(contexts)
 
 
