@@ -75,6 +75,36 @@ def test_twice_back_over_a_graph_that_is_kept():
     assert torch.equal(*first, *second)
 
 
+def test_backward_passes_that_ask_for_no_weight_or_fail_leave_nothing():
+    """What their steps left is no part of the next one's gradients."""
+    parts = given()
+    total = loop(Deferred().linear, **parts)
+    torch.autograd.grad(total, parts["x"], retain_graph=True)
+    torch.autograd.grad(total, parts["x"], retain_graph=True)
+
+    def fail(gradient):
+        raise ValueError("on the way back")
+
+    handle = parts["x"].register_hook(fail)
+    with pytest.raises(ValueError, match="on the way back"):
+        total.backward(retain_graph=True)
+    handle.remove()
+    found = torch.autograd.grad(total, list(parts.values()))
+    wanted = torch.autograd.grad(loop(F.linear, **parts), list(parts.values()))
+    for one, other in zip(found, wanted, strict=True):
+        assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_weights_that_are_made_at_each_step():
+    """None takes the place of another that is gone."""
+    torch.manual_seed(3)
+    x, weight = torch.randn(2, 3, dtype=torch.float64), torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    linear = Deferred().linear
+    total = sum(linear(x, weight * factor).square().sum() for factor in range(1, 9))
+    other = sum(F.linear(x, weight * factor).square().sum() for factor in range(1, 9))
+    assert_close(*(torch.autograd.grad(one, weight)[0] for one in (total, other)), rtol=1e-12, atol=1e-12)
+
+
 def test_a_weight_changed_before_the_backward_pass_is_told():
     parts = given()
     total = loop(Deferred().linear, **parts)

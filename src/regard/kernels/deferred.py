@@ -33,7 +33,8 @@ class Deferred:
     """
 
     def __init__(self) -> None:
-        self._used: dict[tuple[int, int], tuple[_Used, Tensor]] = {}
+        # The tensors are held, for of one that is gone another could have the number.
+        self._used: dict[tuple[int, int], tuple[_Used, Tensor, Tensor, Tensor | None]] = {}
 
     def linear(
         self,
@@ -47,8 +48,8 @@ class Deferred:
         key = (id(weight), id(bias))
         if key not in self._used:
             used = _Used(weight, bias)
-            self._used[key] = used, _Gathered.apply(used, weight, bias)
-        used, ticket = self._used[key]
+            self._used[key] = used, _Gathered.apply(used, weight, bias), weight, bias
+        used, ticket, *_ = self._used[key]
         out: Tensor = _Step.apply(used, x, ticket)
         return out
 
@@ -59,8 +60,23 @@ class _Used:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
         self.version = weight._version
-        self.read: list[Tensor] = []
-        self.above: list[Tensor] = []
+        self._read: list[Tensor] = []
+        self._above: list[Tensor] = []
+        self._task = -1
+
+    def leave(self, x: Tensor, above: Tensor) -> None:
+        """A step's input and the gradient of its output."""
+        task = torch._C._current_graph_task_id()
+        if task != self._task:  # a backward pass that asked for no weight, or failed, has left some
+            self._task, self._read, self._above = task, [], []
+        self._read.append(x)
+        self._above.append(above)
+
+    def take(self) -> tuple[Tensor, Tensor] | None:
+        """All that the steps of this backward pass left; None where nothing came back to any."""
+        read, above, task = self._read, self._above, self._task
+        self._task, self._read, self._above = -1, [], []
+        return (torch.cat(read), torch.cat(above)) if task == torch._C._current_graph_task_id() else None
 
 
 class _Gathered(torch.autograd.Function):
@@ -74,11 +90,10 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        used: _Used = ctx.used
-        if not used.above:
+        left = ctx.used.take()
+        if left is None:
             return None, None, None
-        above, read = torch.cat(used.above), torch.cat(used.read)
-        used.above, used.read = [], []  # whoever goes back once more starts anew
+        read, above = left
         return None, above.t().mm(read), above.sum(0) if ctx.needs_input_grad[2] else None
 
 
@@ -96,6 +111,5 @@ class _Step(torch.autograd.Function):
         if used.weight._version != used.version:
             raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
         (x,) = ctx.saved_tensors
-        used.read.append(x)
-        used.above.append(above)
+        used.leave(x, above)
         return None, above.mm(used.weight) if ctx.needs_input_grad[1] else None, above.new_zeros(())
