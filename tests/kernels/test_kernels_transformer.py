@@ -5,12 +5,15 @@ import shutil
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize, prune
 from torch.testing import assert_close
 
 from regard.attention.heads import SelfHeads
 from regard.attention.position import position
 from regard.kernels import compiler
 from regard.layers import stepping
+from regard.layers.cache import Cache
+from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward
 from regard.layers.transformer import Block, Stack
 
@@ -195,3 +198,123 @@ def test_without_a_compiler_the_layers_serve(monkeypatch):
     monkeypatch.setattr(compiler, "library", lambda name: None)
     assert taken(stack, x) == 0
     assert_close(read(stack, x, 0)[0], expected, rtol=2e-5, atol=2e-5)
+
+
+# --- what may change between two steps of one text -------------------------------------------------------------------
+
+
+class Doubled(nn.Module):
+    """Of a linear layer, as adapters stand in its place; or of a weight, as a parametrization."""
+
+    def __init__(self, layer=None):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return 2 * (x if self.layer is None else self.layer(x))
+
+
+def widening(stack):
+    return stack.blocks[1].feed_forward.inputs
+
+
+def replace_forward(module):
+    forward = module.forward
+    module.forward = lambda x: 2 * forward(x)
+
+
+def cut(stack):
+    """Half of the hidden units are taken out; `out_features` is not told."""
+    network = stack.blocks[1].feed_forward
+    network.inputs.weight = nn.Parameter(network.inputs.weight[:19].contiguous())
+    network.inputs.bias = nn.Parameter(network.inputs.bias[:19].contiguous())
+    network.output.weight = nn.Parameter(network.output.weight[:, :19].contiguous())
+
+
+CHANGES = {
+    "a hook": lambda stack: widening(stack).register_forward_hook(lambda *given: 2 * given[-1]),
+    "a hook on a block": lambda stack: stack.blocks[0].register_forward_hook(
+        lambda *given: (-given[-1][0], None, None)
+    ),
+    "another forward": lambda stack: replace_forward(widening(stack)),
+    "another network's forward": lambda stack: replace_forward(stack.blocks[1].feed_forward),
+    "an adapter": lambda stack: setattr(stack.blocks[1].feed_forward, "inputs", Doubled(widening(stack))),
+    "another layer": lambda stack: setattr(stack.blocks[1].feed_forward, "inputs", nn.Linear(22, 37)),
+    "a block less": lambda stack: stack.blocks.__delitem__(2),
+    "a mask": lambda stack: prune.l1_unstructured(widening(stack), "weight", amount=0.5),
+    "a mask of a bias": lambda stack: prune.l1_unstructured(widening(stack), "bias", amount=0.5),
+    "a parametrization": lambda stack: parametrize.register_parametrization(widening(stack), "weight", Doubled()),
+    "no bias": lambda stack: setattr(widening(stack), "bias", None),
+    "a bias with gaps": lambda stack: setattr(widening(stack), "bias", nn.Parameter(torch.randn(74)[::2])),
+    "one number as bias": lambda stack: setattr(widening(stack), "bias", nn.Parameter(torch.ones(1).expand(37))),
+    "a norm with gaps": lambda stack: setattr(stack.norm, "weight", nn.Parameter(torch.randn(44)[::2])),
+    "fewer units": cut,
+    "other weights": lambda stack: stack.load_state_dict({k: 1.5 * v for k, v in stack.state_dict().items()}),
+    "other tensors": lambda stack: stack.load_state_dict(
+        {k: 1.5 * v for k, v in stack.state_dict().items()}, assign=True
+    ),
+    "another type and back": lambda stack: stack.half().float(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@torch.no_grad()
+def test_a_step_after_a_change_is_that_of_the_layers(change, monkeypatch):
+    stack, x = made(), torch.randn(1, 5, 22)
+    cache = stack.start(1)
+    for one in x[:, :4].split(1, dim=1):
+        cache = stack(one, cache=cache).cache
+    CHANGES[change](stack)
+    if change == "a block less":
+        cache = Cache(cache.states[:, :2].clone(), None, cache.counted)
+    found = stack(x[:, 4:], cache=cache).output
+    monkeypatch.setattr(stepping, "_steps", lambda stack: None)
+    stepping.forget(stack)
+    assert_close(found, stack(x[:, 4:], cache=cache).output, rtol=2e-5, atol=2e-5)
+
+
+def test_a_hook_on_all_modules_is_called():
+    stack, x = made(), torch.randn(1, 1, 22)
+    with torch.no_grad():
+        cache = stack(x, cache=stack.start(1)).cache
+        heard = []
+        handle = nn.modules.module.register_module_forward_hook(lambda *given: heard.append(1))
+        try:
+            stack(x, cache=cache)
+        finally:
+            handle.remove()
+    assert len(heard) > 20
+
+
+def test_dropout_left_on_in_evaluation_draws():
+    """As in Monte Carlo dropout (Gal & Ghahramani 2016)."""
+    stack, x = made(), torch.randn(1, 2, 22)
+    for block in stack.blocks:
+        block.dropout = Dropout(0.5).train()
+    assert not torch.equal(read(stack, x, 0)[0], read(stack, x, 0)[0])
+
+
+def test_another_kind_of_block_makes_its_own_step():
+    class Silent(Block):
+        def forward(self, x, *given):
+            return (0 * x, *super().forward(x, *given)[1:])
+
+    stack, x = made(), torch.randn(1, 3, 22)
+    stack.blocks[2].__class__ = Silent
+    outputs, *_ = read(stack, x, 0)
+    assert_close(outputs, stack.norm(torch.zeros(1, 3, 22)), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_what_does_not_fit_is_refused():
+    """A loop would read what lies behind: vectors of another width, a cache of other heads or numbers."""
+    stack = made()
+    for width in (5, 21, 23):
+        with pytest.raises(RuntimeError, match="22"):
+            stack(torch.randn(1, 1, width), cache=stack.start(1))
+    x, other = torch.randn(1, 1, 22), made(heads=1)
+    with pytest.raises(RuntimeError):
+        stack(x, cache=other(x, cache=other.start(1)).cache)
+    cache = stack(x, cache=stack.start(1)).cache
+    with pytest.raises(RuntimeError, match="dtype"):
+        stack(x, cache=Cache(cache.states.bfloat16(), None, cache.counted))

@@ -5,6 +5,8 @@ else is the cost of its calls: so all of them are one (`transformer.cpp`). Witho
 """
 
 import ctypes
+import operator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -106,8 +108,7 @@ class Steps:
     """
 
     def __init__(self, blocks: list[Parts], norm: nn.Module, sizes: Sizes) -> None:
-        self._held: list[tuple[dict[str, Any], str]] = []
-        self._addresses: list[int] = []
+        self._modules: list[nn.Module] = []
         layers = (_Layer * len(blocks))()
         for layer, parts in zip(layers, blocks, strict=True):
             layer.attention_norm, layer.feed_forward_norm = map(
@@ -129,18 +130,37 @@ class Steps:
             layers,
             self._norm(norm),
         )
+        self._parameters = [module._parameters for module in self._modules]
+        self._held = list(chain.from_iterable(map(dict.values, self._parameters)))
+        self._weights = [tensor for tensor in self._held if tensor is not None]
+        self._addresses = list(map(Tensor.data_ptr, self._weights))
         self.shape = (len(blocks), 2, 1, 1, heads * width)
+        self._of_states = (1, len(blocks), 2, key_heads, width)
 
     @staticmethod
-    def serve(blocks: list[Parts], norm: nn.Module) -> bool:
-        """Whether the loop knows these modules, and there is a compiler: float32 on a CPU, nothing hooked to them."""
+    def serve(blocks: list[Parts], norm: nn.Module, sizes: Sizes) -> bool:
+        """Whether the loop knows these modules, their sizes are one stack's, and there is a compiler.
+
+        They are in float32 on a CPU, and nothing is hooked to them.
+        """
         modules = [norm, *(part for parts in blocks for part in parts)]
-        return all(map(_known, modules)) and compiler.library(_NAME) is not None
+        return all(map(_known, modules)) and _fit(blocks, norm, sizes) and compiler.library(_NAME) is not None
 
     @property
     def current(self) -> bool:
-        """Whether the weights still lie where they lay."""
-        return [held[name].data_ptr() for held, name in self._held] == self._addresses
+        """Whether the weights are those that were looked up, and still lie where they lay."""
+        now = list(chain.from_iterable(map(dict.values, self._parameters)))
+        same = len(now) == len(self._held) and all(map(operator.is_, now, self._held))
+        return same and list(map(Tensor.data_ptr, self._weights)) == self._addresses
+
+    def take(self, x: Tensor, states: Tensor) -> bool:
+        """Whether the loop may read this vector after these states: it looks at no size itself."""
+        return (
+            x.shape == (1, 1, self._stack.dim)
+            and states.dtype is torch.float32
+            and states.device.type == "cpu"
+            and (*states.shape[:4], states.shape[5]) == self._of_states
+        )
 
     def step(
         self,
@@ -162,7 +182,8 @@ class Steps:
         assert library is not None
         x, shown = x.clone(memory_format=torch.contiguous_format), x.new_empty(self.shape)
         past = _Past(states.data_ptr(), *states.stride()[1:4], states.shape[4])
-        bias = None if bias is None else bias.float().contiguous()
+        if bias is not None:
+            bias = bias.float().expand(1, self._stack.heads, 1, states.shape[4]).contiguous()
         library.stack_step(
             ctypes.byref(self._stack),
             ctypes.byref(past),
@@ -173,35 +194,59 @@ class Steps:
         )
         return x, shown
 
-    def _hold(self, module: nn.Module, name: str) -> int | None:
-        tensor = module._parameters.get(name)
-        if tensor is None:
-            return None
-        self._held.append((module._parameters, name))
-        self._addresses.append(tensor.data_ptr())
-        return tensor.data_ptr()
-
     def _linear(self, module: nn.Module) -> _Linear:
         assert isinstance(module, nn.Linear)
-        turned = not module.weight.is_contiguous()
-        weight, bias = self._hold(module, "weight"), self._hold(module, "bias")
-        return _Linear(weight, bias, module.in_features, module.out_features, turned)
+        self._modules.append(module)
+        weight = module.weight
+        return _Linear(*_addresses(module), *reversed(weight.shape), not weight.is_contiguous())
 
     def _norm(self, module: nn.Module) -> _Norm:
         if isinstance(module, nn.Identity):
             return _Norm(None, None, 0, 0)
+        self._modules.append(module)
         epsilon: float = module.eps  # type: ignore[assignment]
-        return _Norm(self._hold(module, "weight"), self._hold(module, "bias"), epsilon, isinstance(module, nn.RMSNorm))
+        return _Norm(*_addresses(module), epsilon, isinstance(module, nn.RMSNorm))
+
+
+def _addresses(module: nn.Module) -> tuple[int | None, ...]:
+    """Of its weight and its bias."""
+    tensors = map(module._parameters.get, ("weight", "bias"))
+    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
 
 
 def _known(module: nn.Module) -> bool:
     if module._forward_hooks or module._forward_pre_hooks or nn.modules.module._has_any_global_hook():
         return False
-    kind, weight = type(module), module._parameters.get("weight")
+    kind, weight, bias = type(module), module._parameters.get("weight"), module._parameters.get("bias")
+    if "forward" in vars(module) or "bias" in vars(module):  # somebody has put something else in its place
+        return False
     if kind is nn.Identity:
         return True
-    if weight is None or weight.dtype is not torch.float32 or weight.device.type != "cpu":
+    if weight is None or not all(map(_plain, (weight, bias))) or (bias is not None and not bias.is_contiguous()):
         return False
     if kind is nn.Linear:
         return weight.is_contiguous() or weight.t().is_contiguous()
-    return kind in (nn.LayerNorm, nn.RMSNorm) and weight.ndim == 1 and getattr(module, "eps", None) is not None
+    known = kind in (nn.LayerNorm, nn.RMSNorm) and getattr(module, "eps", None) is not None
+    return known and weight.ndim == 1 and weight.is_contiguous()
+
+
+def _plain(weight: Tensor | None) -> bool:
+    """A tensor that is no more than one, float32 on a CPU."""
+    if weight is None:
+        return True
+    return type(weight) in (Tensor, nn.Parameter) and weight.dtype is torch.float32 and weight.device.type == "cpu"
+
+
+def _fit(blocks: list[Parts], norm: nn.Module, sizes: Sizes) -> bool:
+    """Whether the weights have the sizes that the loop takes for granted; some may have been cut."""
+    narrowing: Any = blocks[0].narrowing
+    dim, between = sizes.heads * sizes.width, narrowing.weight.shape[-1]
+    together = (sizes.heads + 2 * sizes.key_heads) * sizes.width
+    doubled = 2 * between if sizes.activation == "swiglu" else between
+    wanted = ((dim,), (together, dim), (dim, dim), (dim,), (doubled, dim), (dim, between))
+    each = [(part, shape) for parts in blocks for part, shape in zip(parts, wanted, strict=True)]
+    for part, shape in (*each, (norm, (dim,))):
+        weight, bias = part._parameters.get("weight"), part._parameters.get("bias")
+        if (weight is not None and weight.shape != shape) or (bias is not None and bias.shape != shape[:1]):
+            return False
+    return True

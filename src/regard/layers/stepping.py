@@ -6,11 +6,14 @@ knows all parts of a stack, it takes the whole of it. Everything else goes the u
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain, repeat
+from operator import contains, itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.heads import SelfHeads, Sight
@@ -18,8 +21,43 @@ from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps
 from regard.layers.cache import Cache
 from regard.layers.feed_forward import FeedForward
 
-# Of each stack, while it lives: its steps, or None where it has none. `forget` when its parts may have changed.
-_made: WeakKeyDictionary[nn.Module, Steps | None] = WeakKeyDictionary()
+
+class _Made:
+    """A stack's steps, None where it has none, and what it was made of when they were looked up.
+
+    Args:
+        stack: it is not held.
+    """
+
+    def __init__(self, stack: nn.Module) -> None:
+        self.steps = _steps(stack)
+        self._modules = [module for module in stack.modules() if module is not stack]
+        self._kinds = list(map(type, self._modules))
+        self._vars = list(map(vars, self._modules))
+        self._holders = [module._modules for module in stack.modules()]
+        self._children = list(chain.from_iterable(map(dict.values, self._holders)))
+        self._handles = RemovableHandle.next_id
+
+    # Asked before each step, so in few calls.
+    @property
+    def current(self) -> bool:
+        """Whether no module, method or weight of it was put in another's place since then, and no hook set anywhere."""
+        return (
+            RemovableHandle.next_id == self._handles
+            and list(map(type, self._modules)) == self._kinds
+            and list(chain.from_iterable(map(dict.values, self._holders))) == self._children
+            and not any(map(contains, self._vars, repeat("forward")))
+            and (self.steps is None or self.steps.current)
+        )
+
+    @property
+    def training(self) -> bool:
+        """Whether some part draws, as dropout left on in evaluation does."""
+        return any(map(itemgetter("training"), self._vars))
+
+
+# Of each stack, while it lives. `forget` when its settings may have changed.
+_made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
 
 
 def forget(stack: nn.Module) -> None:
@@ -35,18 +73,17 @@ def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
         x: what it reads.
         cache: what it read before.
     """
-    if x.shape[:2] != (1, 1) or x.dtype is not torch.float32 or x.device.type != "cpu" or stack.training:
+    if type(x) is not Tensor or x.shape[:2] != (1, 1) or x.dtype is not torch.float32 or x.device.type != "cpu":
         return None
-    if cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
+    if stack.training or cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or transformed():
         return None
-    if stack not in _made:
-        _made[stack] = _steps(stack)
-    steps = _made[stack]
-    if steps is not None and not steps.current:
-        steps = _made[stack] = _steps(stack)
-    return steps
+    made = _made.get(stack)
+    if made is None or not made.current:
+        made = _made[stack] = _Made(stack)
+    steps = made.steps
+    return None if steps is None or made.training or not steps.take(x, cache.states) else steps
 
 
 def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "Looks"]:
@@ -95,7 +132,10 @@ def _steps(stack: Any) -> Steps | None:
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":
         return None
-    if any(module._forward_hooks or module._forward_pre_hooks for module in stack.modules()):
+    parts_of = [module for module in stack.modules() if module is not stack]
+    if any(one._forward_hooks or one._forward_pre_hooks or "forward" in vars(one) for one in parts_of):
+        return None
+    if any(type(block).__base__ is not nn.Module for block in blocks):  # a kind of block may do something else
         return None
     for block in blocks:
         attention, feed_forward = block.attention, block.feed_forward
@@ -115,7 +155,7 @@ def _steps(stack: Any) -> Steps | None:
         for block in blocks
     ]
     sizes = [_sizes(block) for block in blocks]
-    if any(size != sizes[0] for size in sizes) or not Steps.serve(parts, stack.norm):
+    if not sizes or any(size != sizes[0] for size in sizes) or not Steps.serve(parts, stack.norm, sizes[0]):
         return None
     return Steps(parts, stack.norm, sizes[0])
 
