@@ -1,6 +1,7 @@
 """What explain predicts of a call is what is counted and measured of it; memory of queries × keys is told once."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from regard.attention import asked, cost
 from regard.attention.call import Call
 from regard.attention.cost import warn_of_memory
 from regard.errors import SlowPathWarning
-from regard.kernels import blocked, dispatch, rows
+from regard.kernels import blocked, dispatch, dot, rows
 
 CASES = Path(__file__).with_name("cost_cases.py")
 
@@ -55,8 +56,9 @@ def meta(*shape: int) -> torch.Tensor:
     return torch.empty(shape, device="meta")
 
 
-def test_nothing_is_computed_and_growth_is_told():
-    """A tensor without numbers will do. Twice as long: four times the operations, twice the memory."""
+def test_nothing_is_computed_and_growth_is_told(monkeypatch):
+    """Without numbers, and as without a compiler. Twice as long: operations by 4, memory by 2."""
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
     one, other = (regard.explain(*[meta(2, 8, long, 64)] * 3, cost=True) for long in (32768, 65536))
     assert one.path == "fused"
     assert one.cost.operations == 4 * 2 * 8 * 32768**2 * 64 == one.explicit.operations
@@ -90,7 +92,7 @@ def test_a_causal_or_windowed_call_computes_what_is_seen():
     masks.causal(), masks.window(3, 1), masks.padding([1000, 7]), masks.document(torch.arange(1024) // 100),
     masks.around(torch.rand(2, 1024), 5), masks.prefix(3), lambda b, h, q, k: (q + k) % 2 == 0,
     masks.keep(torch.rand(1024, 1024) > 0.5), masks.causal() & masks.document(torch.arange(1024) // 9), ~masks.causal(),
-], ids=str)  # fmt: skip
+], ids=lambda mask: "function" if callable(mask) else str(mask))  # fmt: skip
 def test_any_mask_can_be_foretold(mask):
     """With content and without; a mask that must be drawn is counted, and only such a one."""
     for tensors in ([torch.zeros(2, 2, 1024, 8)] * 3, [meta(2, 2, 1024, 8)] * 3):
@@ -155,7 +157,11 @@ def warned(*shape: int, value: bool = True, drawn: torch.Tensor | None = None, *
     return [str(one.message) for one in caught]
 
 
-def test_the_argument_and_what_to_do_are_told_once(untold):
+def explain_path(*shape: int, **options: object) -> str:
+    return regard.explain(*[meta(*shape)] * 3, **options).path
+
+
+def test_the_argument_and_what_to_do_are_told_once(untold, monkeypatch):
     large = (1, 16, 4096, 64)
     [told] = warned(*large, refocus=[lambda weights: weights])
     assert told.startswith("refocus= changes the weights after they are normalised: 1,024 MiB of weights")
@@ -164,6 +170,9 @@ def test_the_argument_and_what_to_do_are_told_once(untold):
     assert warned(*large, refocus=[lambda weights: weights]) == []
     [told] = warned(*large, refocus=[lambda weights: weights], normalizer="sparsemax")
     assert told.startswith("the normalizer 'sparsemax'")
+    assert explain_path(*large, dropout=0.1) == "compiled" or shutil.which("c++") is None
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
+    monkeypatch.setattr(Call, "_blocks", lambda call: False)  # a GPU, say
     [told] = warned(*large, dropout=0.1)
     assert told.startswith("dropout=") and "CPU" in told
 
@@ -198,9 +207,9 @@ def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
 def test_every_reason_says_what_to_do():
     """The words of `dispatch.choose`: each but two is mended by something said."""
     facts = dispatch.Facts(
-        score="location", is_dot=False, is_linear=False, additive=None, rows=False, normalizer="hard", is_softmax=False,
-        has_value=False, refocused=True, dropout=0.1, empty=True, transformed=True, unsafe=True, blocks=False,
-        bias_learned=False, ragged=False, windowed=False, loop=False,
+        score="location", is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False, normalizer="hard",
+        is_softmax=False, has_value=False, refocused=True, dropout=0.1, empty=True, transformed=True, unsafe=True,
+        blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
     )  # fmt: skip
     reasons = dispatch.choose(facts).reasons
     assert len(reasons) == 8

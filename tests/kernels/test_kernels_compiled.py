@@ -265,3 +265,8 @@ def test_statistics_at_once_are_those_made_later(name, learned):
     for one, other in zip(now.statistics(3), later.statistics(3), strict=True):
         torch.testing.assert_close(one, other)
     assert now.context.requires_grad is learned and not now.statistics().entropy.requires_grad
+
+
+def test_shapes_without_content_are_judged_as_if_they_were_on_a_processor():
+    query, key, value = (one.detach().to("meta") for one in tensors())
+    assert explain(query, key, value, mask=masks.causal()).path == "compiled"

@@ -1,5 +1,6 @@
 """Additive attention whose queries are taken some at a time: the reference's numbers, with memory that grows slowly."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +8,9 @@ import torch
 from parts import MASKS, module, tensors
 
 from reference.attention import plain_attend
+from regard import masks
 from regard.attention.attend import attend, explain
-from regard.kernels import additive, rows
+from regard.kernels import additive, additive_attend, rows
 
 
 @pytest.fixture
@@ -19,11 +21,20 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     monkeypatch.setattr(rows, "MANY", 1)
     monkeypatch.setattr(rows, "_PART", 25)
+    monkeypatch.setattr(additive_attend, "serves", lambda *_: False)
 
 
-@pytest.mark.parametrize(("mask", "normalizer"), (("causal", "softmax"), ("no_keys", "sparsemax")))
-def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
-    """Three queries in parts of one, with a bias of each query, or of all: the reference's numbers; explain tells."""
+@pytest.fixture
+def in_a_loop(monkeypatch):
+    """Every call of additive scores is weighed and read as they are made."""
+    monkeypatch.setattr(additive, "_LEAST", 1)
+    monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
+    monkeypatch.setattr(additive_attend, "LEAST", 1)
+    monkeypatch.setattr(rows, "MANY", 1)
+
+
+def assert_same_as_the_reference(mask, normalizer):
+    """With a bias of each query, or of all."""
     query, key, value = tensors("additive", heads=2)
     made, (given, sees) = module("additive"), MASKS[mask]
     for bias in (torch.randn(2, 2, 3, 5).double(), torch.randn(1, 5).double()):
@@ -34,6 +45,7 @@ def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
         )  # fmt: skip
         torch.testing.assert_close(attended.context, context)
         torch.testing.assert_close(attended.weights, weights)
+        torch.testing.assert_close(attended.statistics().received, weights.sum(-2))
         inputs = [query, key, value, made.query_weight, made.key_weight, made.vector]
         for ours, theirs in zip(
             torch.autograd.grad(attended.context.sin().sum(), inputs),
@@ -41,7 +53,42 @@ def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
             strict=True,
         ):
             torch.testing.assert_close(ours, theirs)
-    assert "some queries at a time" in str(explain(query, key, value, score=made, mask=given))
+
+
+@pytest.mark.parametrize(("mask", "normalizer"), (("causal", "softmax"), ("no_keys", "sparsemax")))
+def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
+    assert_same_as_the_reference(mask, normalizer)
+    query, key, value = tensors("additive", heads=2)
+    told = explain(query, key, value, score=module("additive"), normalizer=normalizer, mask=MASKS[mask][0])
+    assert "some queries at a time" in str(told)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+@pytest.mark.parametrize("mask", [name for name in MASKS if name != "around"])
+def test_weighed_and_read_as_they_are_made(in_a_loop, mask):
+    assert_same_as_the_reference(mask, "softmax")
+    query, key, value = tensors("additive", heads=2)
+    told = explain(query, key, value, score=module("additive"), mask=MASKS[mask][0])
+    assert "weighed and read as they are made" in str(told)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+@pytest.mark.parametrize("fill", (torch.nan, 1e300))
+def test_the_loop_is_kept_from_hidden_content(in_a_loop, fill):
+    query, key, value = (one.detach().clone() for one in tensors("additive"))
+    made, mask = module("additive"), masks.padding([3, 5]) & masks.causal()
+    clean = attend(query, key, value, score=made, mask=mask).context
+    key[0, 4], value[0, 3] = fill, fill
+    torch.testing.assert_close(attend(query, key, value, score=made, mask=mask).context, clean)
+    half = [one.to(torch.bfloat16) for one in (query[1:], key[1:], value[1:])]
+    context = attend(*half, score=module("additive").bfloat16(), mask=masks.causal()).context
+    assert context.dtype == torch.bfloat16
+    torch.testing.assert_close(
+        context.double(),
+        attend(query[1:], key[1:], value[1:], score=made, mask=masks.causal()).context,
+        atol=5e-2,
+        rtol=5e-2,
+    )
 
 
 def test_dropout_in_parts_is_the_same_on_the_way_back(in_parts):

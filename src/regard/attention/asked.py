@@ -29,6 +29,7 @@ class Asked(NamedTuple):
         given: bytes of a number as given.
         wide: bytes of a number as computed with.
         rows: weights are made for some queries at a time.
+        in_a_loop: and weighed and read as they are made, by a compiled loop.
         table: pairs × hidden units of an additive score, 0 for others.
         normalizer: its name.
         dropout: whether weights are dropped.
@@ -53,6 +54,7 @@ class Asked(NamedTuple):
     given: int
     wide: int
     rows: bool
+    in_a_loop: bool
     table: int
     normalizer: str
     dropout: bool
@@ -100,6 +102,7 @@ def asked_of(call: Any, path: str) -> Asked:
         given=given,
         wide=max(4, given),
         rows=path == "additive" and call.takes_rows(),
+        in_a_loop=path == "additive" and call.reads_in_a_loop(),
         table=table,
         normalizer=name_of(call.normalizer),
         dropout=call.dropout > 0,

@@ -14,10 +14,10 @@ from regard.attention.checks import checked_bias, checked_dropout, checked_sizes
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.score import Bound, Prepared, Score, scores
+from regard.attention.score import Additive, Bound, Prepared, Score, scores
 from regard.attention.seen import Seen, conjuncts, seen
 from regard.errors import ConfigError, MaskError
-from regard.kernels import dispatch, dot, rows
+from regard.kernels import additive_attend, dispatch, dot, rows
 from regard.kernels.calls import is_plain
 
 ScoreLike = str | Score | Bound
@@ -140,6 +140,7 @@ class Call:
             is_linear=linear,
             additive=self.score.in_blocks(self.query, self.sizes.keys),
             rows=self.takes_rows(),
+            in_a_loop=self.reads_in_a_loop(),
             normalizer=_name(normalizer),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
@@ -219,3 +220,12 @@ class Call:
         fixed = isinstance(self.score, Score) and not isinstance(self.normalizer.temperature, Tensor)
         apart = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
         return apart and self.sizes.queries > 1 and math.prod(self.sizes) >= rows.MANY
+
+    def reads_in_a_loop(self) -> bool:
+        """Whether so many additive scores are weighed and read as they are made, in a compiled loop."""
+        if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
+            return False
+        if self.value is None or not self.takes_rows():
+            return False
+        pairs, width = math.prod(self.sizes), self.score.hidden_dim
+        return additive_attend.serves(self.query, pairs, width, self.value.shape[-1])

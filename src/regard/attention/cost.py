@@ -118,7 +118,7 @@ def _formed(asked: Asked, weights: int) -> tuple[int, int]:
 def _additive(asked: Asked) -> Cost:
     made = asked.weights * (asked.compared + asked.value_width) + asked.prepared
     again = asked.weights * asked.compared if asked.rows else 0
-    at_once = min(asked.weights, _PART) if asked.rows else asked.weights
+    at_once = 0 if asked.in_a_loop else min(asked.weights, _PART) if asked.rows else asked.weights
     forward, backward = _formed(asked, at_once)
     sides = 2 * asked.made * asked.wide  # projected, and their exponentials
     several = asked.context * asked.given if asked.rows else 0  # the parts, then the whole

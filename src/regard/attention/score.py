@@ -208,8 +208,12 @@ class Additive(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        return additive_pairs(*self.pair_form(query, prepared), prepared=True)
+
+    def pair_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
+        """What a pair's score is made of: a, b and v of `vᵀ tanh(a + b)`."""
         check_width("query", query, self.query_dim)
-        return additive_pairs(F.linear(query, self.query_weight), prepared.projected, self.vector, prepared=True)
+        return F.linear(query, self.query_weight), prepared.projected, self.vector
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
         return compiler.how("additive") if serves(query, math.prod(query.shape[:-1]) * keys * self.hidden_dim) else None

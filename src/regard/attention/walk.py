@@ -16,10 +16,10 @@ from regard.attention.functional import dot as formula
 from regard.attention.functional import wide
 from regard.attention.linear import Linear, linear_attention
 from regard.attention.masks import Causal, Padding, causal, padding
-from regard.attention.score import DotProduct, Prepared, Score
+from regard.attention.score import Additive, DotProduct, Prepared, Score
 from regard.attention.seen import apart, conjuncts, joined
 from regard.attention.statistics import Statistics, checked_top, statistics_of
-from regard.kernels import dispatch, dot, rows
+from regard.kernels import additive_attend, dispatch, dot, rows
 from regard.kernels.blocked import blocked
 from regard.kernels.ragged import ragged
 from regard.kernels.sdpa import fused
@@ -43,6 +43,8 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
     clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
     if choice.path == "linear":
         attended = _linear(call)
+    elif choice.path == "additive" and call.reads_in_a_loop():
+        attended = _in_a_loop(clean, keep, spoiled)
     elif choice.path == "additive" and call.takes_rows():
         attended = _by_rows(clean, keep, spoiled)
     elif choice.path in ("explicit", "additive"):
@@ -75,7 +77,7 @@ def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
         return None
     if path == "compiled" and not guarded:
         return None  # what the loop does not know is drawn with the rest of its mask
-    if path == "blocked":
+    if path == "blocked" or (path == "additive" and not guarded and call.reads_in_a_loop()):
         return call.drawn(seen.beside_causal)
     if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
         return None
@@ -151,6 +153,32 @@ def _explicit(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attend
 
     seen = guarding.spoil(weights, spoiled, keep).to(call.query.dtype)
     return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
+
+
+def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    """Additive scores, weighed and read as they are made."""
+    assert isinstance(call.score, Additive) and call.value is not None
+    ready = _ready(call)
+    *sides, vector = call.score.pair_form(call.query, ready)
+    scale = 1 / float(call.normalizer.temperature)
+    lower = call.seen.causal and spoiled is None  # else it is drawn with the rest
+    context = additive_attend.attention(
+        *map(wide, (*sides, vector, call.value)),
+        keep=keep,
+        bias=None if call.bias is None else wide(call.bias),
+        causal=lower,
+        dropout=call.dropout,
+        scale=scale,
+        prepared=call.prepared is not None,
+    )
+
+    def seen() -> Tensor | None:
+        drawn = call.drawn(causal()) if lower else None
+        return keep if drawn is None else drawn if keep is None else keep & drawn
+
+    made_from = call.query, ready.projected, *call.score.parameters()
+    source = _again(call, lambda part: _scores(call, ready, part), seen, spoiled, *made_from)
+    return Attended(guarding.spoil(context.to(call.query.dtype), spoiled), source=source)
 
 
 def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:

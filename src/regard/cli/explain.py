@@ -19,7 +19,8 @@ Value = Annotated[str | None, typer.Option(help="Shape of the value; the key's i
 ScoreName = Annotated[str, typer.Option("--score", help="A score, with options as in general(rank=16).")]
 NormalizerName = Annotated[str, typer.Option("--normalizer", help="A normalizer, as in softmax(temperature=0.5).")]
 MaskNames = Annotated[
-    list[str] | None, typer.Option("--mask", help="causal, window(2,0), prefix(3), padding(5,7), ragged(5,7); repeat to join.")
+    list[str] | None,
+    typer.Option("--mask", help="causal, window(2,0), prefix(3), padding(5,7), ragged(5,7); repeat to join them."),
 ]
 Dropout = Annotated[float, typer.Option(min=0, max=1, help="Dropout on the weights.")]
 Cost = Annotated[

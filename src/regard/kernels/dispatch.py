@@ -23,6 +23,7 @@ class Facts:
         is_linear: the score is a product of feature maps and the normalizer their sum, under a mask that path knows.
         additive: how pairs of an additive score are made in blocks, in words; None where they are not.
         rows: so many weights that they are made for some queries at a time, where a path knows how.
+        in_a_loop: and a compiled loop weighs and reads them as they are made.
         normalizer: the normalizer's name.
         is_softmax: it is softmax with a fixed temperature.
         has_value: there is something to read; without it the weights are the answer.
@@ -43,6 +44,7 @@ class Facts:
     is_linear: bool
     additive: str | None
     rows: bool
+    in_a_loop: bool
     normalizer: str
     is_softmax: bool
     has_value: bool
@@ -85,7 +87,8 @@ def choose(facts: Facts) -> Choice:
         return Choice("linear", ("a product of feature maps normalised by its sum is read without queries × keys",))
     if facts.additive is not None:
         made = "of two exponentials, a product and a division for each pair"
-        parts = ("there are many weights: they are made for some queries at a time",) if facts.rows else ()
+        taken = "weighed and read as they are made" if facts.in_a_loop else "made for some queries at a time"
+        parts = (f"there are many weights: they are {taken}",) if facts.rows else ()
         return Choice("additive", (f"the score {facts.score!r} is made {made}, {facts.additive}", *parts))
     if not facts.is_dot:
         against.append(f"the score {facts.score!r} is not a dot product")

@@ -48,9 +48,17 @@ class Visible(NamedTuple):
 
 
 def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the loop takes this call: a plain one on a CPU, all of one type, where the loop could be built."""
+    """Whether the loop takes this call: a plain one on a CPU, all of one type, where the loop could be built.
+
+    Without content (meta) a call is judged as if it were on a CPU.
+    """
     kind = query.dtype
-    if query.device.type != "cpu" or kind not in _KINDS or key.dtype is not kind or value.dtype is not kind:
+    if (
+        query.device.type not in ("cpu", "meta")
+        or kind not in _KINDS
+        or key.dtype is not kind
+        or value.dtype is not kind
+    ):
         return False
     return is_plain(query) and _loop("forward", kind) is not None
 
@@ -98,13 +106,19 @@ def attention(
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
-    bias = None if bias is None else bias.to(_work(query))
-    call = _Call(visible, scale, round(dropout * _STEPS), int(torch.randint(2**62, ())) if dropout > 0 else 0)
-    inputs = (query, key, value, bias)
+    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 and not query.is_meta else 0
+    call = _Call(visible, scale, round(dropout * _STEPS), seed)
+    inputs = query, key, value, bias = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
         return context
     return _forward(*inputs, visible.keep, call, None)
+
+
+def _as_stored(*inputs: Tensor | None) -> Any:
+    """With the signs that memory has, and the bias, which comes last, in the type that is computed in."""
+    *three, bias = (None if one is None else one.resolve_neg() for one in inputs)
+    return *three, None if bias is None or three[0] is None else bias.to(_work(three[0]))
 
 
 def learns(*inputs: Tensor | None) -> bool:
@@ -160,17 +174,17 @@ def _observed(
 ) -> tuple[Any, Tensor, Tensor, Tensor, Tensor, Tensor]:
     work = _work(query)
     rows, lead = query.shape[:-1], query.shape[:-2]
-    entropy, maximum = torch.empty(rows, dtype=work), torch.empty(rows, dtype=work)
-    received = torch.empty((*lead, key.shape[-2]), dtype=work)
-    top_weights, top_keys = torch.empty((*rows, top), dtype=work), torch.empty((*rows, top), dtype=torch.int64)
-    context = None if value is None else torch.empty((*rows, value.shape[-1]), dtype=query.dtype)
+    query, key, read, bias = _as_stored(query, key, key[..., :0] if value is None else value, bias)
+    entropy, maximum = query.new_empty(rows, dtype=work), query.new_empty(rows, dtype=work)
+    received = query.new_empty((*lead, key.shape[-2]), dtype=work)
+    top_weights = query.new_empty((*rows, top), dtype=work)
+    top_keys = query.new_empty((*rows, top), dtype=torch.int64)
+    context = None if value is None else query.new_empty((*rows, value.shape[-1]))
     found = entropy, maximum, received, top_weights, top_keys
-    bias = None if bias is None else bias.to(work)
-    read = key[..., :0] if value is None else value
     numbers, held = _numbers(query, key, read, bias, visible.keep, _Call(visible, scale, 0, 0))
     numbers += [0 if context is None else context.data_ptr(), 0, *_NO_VIEW, 0, 0, 0, *_NO_VIEW, 0, top]
     numbers += [one.data_ptr() for one in found]
-    _run("statistics", query.dtype, numbers, scale)
+    _run("statistics", query, numbers, scale)
     del held
     return context, *found
 
@@ -192,7 +206,7 @@ class _Dot(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
     ) -> Tensor:
-        normalizer = torch.empty(query.shape[:-1], dtype=_work(query))
+        normalizer = query.new_empty(query.shape[:-1], dtype=_work(query))
         context = _forward(query, key, value, bias, keep, call, normalizer)
         ctx.save_for_backward(query, key, value, bias, keep, context, normalizer)
         ctx.call = call
@@ -204,10 +218,10 @@ class _Dot(torch.autograd.Function):
         query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         into = [
-            torch.empty(one.shape, dtype=one.dtype) if asked else None
+            one.new_empty(one.shape) if asked else None
             for one, asked in zip((query, key, value), wanted, strict=False)
         ]
-        to_bias = torch.zeros(bias.shape, dtype=bias.dtype) if wanted[3] else None
+        to_bias = bias.new_zeros(bias.shape) if wanted[3] else None
         numbers, held = _numbers(query, key, value, bias, keep, ctx.call)
         numbers += [context.data_ptr(), normalizer.data_ptr(), *_view(upstream)]
         numbers += [0 if one is None else one.data_ptr() for one in into]
@@ -215,7 +229,7 @@ class _Dot(torch.autograd.Function):
             *(_NO_VIEW if to_bias is None else _spread(to_bias, query.ndim)),
             0 if bias is None else bias.numel(),
         ]
-        _run("backward", query.dtype, numbers, ctx.call.scale)
+        _run("backward", query, numbers, ctx.call.scale)
         del held
         return *into, to_bias, None, None
 
@@ -232,10 +246,10 @@ def _forward(
     plain = bias is None and keep is None and call.visible.asked is None and not call.dropped
     if plain and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
         return _by_matrix_unit(query, key, value, call, normalizer)
-    context = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
+    context = query.new_empty((*query.shape[:-1], value.shape[-1]))
     numbers, held = _numbers(query, key, value, bias, keep, call)
     numbers += [context.data_ptr(), 0 if normalizer is None else normalizer.data_ptr()]
-    _run("forward", query.dtype, numbers, call.scale)
+    _run("forward", query, numbers, call.scale)
     del held
     return context
 
@@ -277,8 +291,10 @@ def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
     return loop
 
 
-def _run(way: str, kind: torch.dtype, numbers: list[int], scale: float) -> None:
-    loop = _loop(way, kind)
+def _run(way: str, query: Tensor, numbers: list[int], scale: float) -> None:
+    if query.is_meta:  # nothing is there to be computed
+        return
+    loop = _loop(way, query.dtype)
     assert loop is not None
     held = array("q", numbers)
     held.extend(_UNUSED)
