@@ -45,3 +45,24 @@ def test_highest_leaves_its_input_alone():
     scores = torch.ones(2, 5)
     highest(scores, 2, torch.tensor([True, False, False, False, False]))
     assert torch.equal(scores, torch.ones(2, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_greedy_step_in_every_type(dtype):
+    """A model in half precision decodes as well; its logits are exact numbers, and so are the sums of them."""
+    logits = torch.randn(5, 997, generator=torch.Generator().manual_seed(2)).to(dtype)
+    banned = torch.zeros(997, dtype=torch.bool)
+    banned[logits[2].argmax()] = True
+    exact = logits.double().log_softmax(-1).masked_fill(banned, -torch.inf)
+    for beam in (1, 2):
+        chosen = expand(logits, banned, np.full((5, 1), -3.0), beam)
+        # Of several, the normalizer is torch's, in the type of the logits.
+        atol = 1e-7 if beam == 1 else 8 * torch.finfo(dtype).eps
+        np.testing.assert_allclose(chosen.totals[:, 0], exact.amax(-1) - 3, atol=atol)
+    np.testing.assert_array_equal(chosen.ids[:, 0], exact.argmax(-1))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_greedy_step_of_numbers_far_apart():
+    chosen = expand(torch.tensor([[-3e38, 3e38], [-torch.inf, -3e38]]), None, np.zeros((2, 1)), 1)
+    assert chosen.ids.tolist() == [[1], [1]] and chosen.totals.tolist() == [[0], [0]]

@@ -114,3 +114,20 @@ def test_the_layer_takes_it_where_it_can(monkeypatch):
     assert not taken(other, x)
     monkeypatch.setattr(compiler, "library", lambda name: None)
     assert not taken(FeedForward(64, 256), x)
+
+
+def test_what_stands_in_a_layers_place_is_called():
+    """Another forward of one module, as adapters set it, and hooks on all modules: on both sides of training."""
+    x, layer = torch.randn(64, 64), FeedForward(64, 256)
+    forward = layer.inputs.forward
+    layer.inputs.forward = lambda rows: 2 * forward(rows)
+    expected = F.linear(F.gelu(2 * F.linear(x, *layer.inputs.parameters())), *layer.output.parameters())
+    assert torch.equal(layer(x), expected)
+    heard = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: heard.append(module))
+    try:
+        other = FeedForward(64, 256)
+        other(x)
+    finally:
+        handle.remove()
+    assert heard == [other.inputs, other.output, other]

@@ -129,11 +129,12 @@ def _greedy(logits: Tensor, banned: Tensor | None) -> tuple[np.ndarray, np.ndarr
         allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
         value, best = allowed.max(dim=1, keepdim=True)
         return best.cpu().numpy(), _numpy(value) - _log_normalizers(logits)
-    scores = logits.numpy(force=True)
+    scores = (logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits).numpy(force=True)
     top = scores.max(axis=1, keepdims=True)
     _refuse_infinite(top)
     top = np.maximum(top, np.finfo(scores.dtype).min)
-    sums = np.exp(scores - top).sum(axis=1, keepdims=True, dtype=np.float64)
+    with np.errstate(over="ignore"):  # numbers may lie farther apart than the largest one
+        sums = np.exp(scores - top).sum(axis=1, keepdims=True, dtype=np.float64)
     if banned is not None:
         scores = np.where(banned.numpy(force=True), -np.inf, scores)
     best = scores.argmax(axis=1, keepdims=True)

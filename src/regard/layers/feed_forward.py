@@ -59,6 +59,8 @@ class FeedForward(nn.Module):
 
 
 def _hooked(*modules: nn.Module) -> bool:
-    """Whether somebody listens to these modules, so that they have to be called."""
+    """Whether somebody listens to these modules, or makes something else of them, so that they have to be called."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if nn.modules.module._has_any_global_hook() or any("forward" in vars(module) for module in modules):
+        return True
     return any(getattr(module, kind) for module in modules for kind in kinds)
