@@ -1,12 +1,15 @@
 """The compiled loop of the loss, beside torch's own calls."""
 
+import inspect
 import shutil
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
+from regard.errors import ShapeError
 from regard.kernels import compiler, cross_entropy
 from regard.layers.objective import objective
 
@@ -46,12 +49,49 @@ def test_edges():
         cross_entropy.cross_entropy(logits, torch.tensor([0, 3, 0, 0, 9]), 0.0, 9)
 
 
+@pytest.mark.parametrize("targets", [(5,), (40,), (31, 1)], ids=str)
+@pytest.mark.parametrize("choices", [7, 1013])
+def test_one_target_a_row(targets, choices):
+    """Too few were read beyond their end."""
+    logits, targets = torch.randn(31, choices), torch.zeros(targets, dtype=torch.long)
+    with pytest.raises(ShapeError, match="one a row"):
+        inspect.unwrap(objective)(logits, targets)  # without the shape checks that only the tests have
+
+
+def test_what_the_loop_does_not_know_goes_the_usual_way():
+    """Other types, few numbers, autocast, tensors without content and those that only look like one."""
+    logits, targets = torch.randn(31, 1013), torch.zeros(31, dtype=torch.long)
+    assert cross_entropy.serves(logits, targets)
+    assert not cross_entropy.serves(logits.double(), targets)
+    assert not cross_entropy.serves(logits[:2], targets[:2])
+    assert not cross_entropy.serves(logits.to("meta"), targets.to("meta"))
+    assert not cross_entropy.serves(logits.unflatten(0, (1, 31)), targets[None])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not cross_entropy.serves(logits, targets)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(logits), mode.from_tensor(targets)
+        assert not cross_entropy.serves(*fake)
+
+
+def test_kept_for_a_second_backward_pass():
+    """The gradient that was made on the way is nobody else's to change."""
+    torch.manual_seed(1)
+    logits, targets = torch.randn(31, 1013, requires_grad=True), torch.randint(1013, (31,))
+    total = objective(logits, targets).total
+    total.backward(retain_graph=True)
+    first = logits.grad.clone()
+    logits.grad.mul_(7)
+    logits.grad = None
+    total.backward()
+    assert torch.equal(logits.grad, first)
+
+
 def test_the_objective_takes_it(monkeypatch):
     """From some size on; the sums are those of torch's calls. Several threads change no bit."""
     torch.manual_seed(1)
     logits, targets = torch.randn(31, 1013), torch.randint(1013, (31,))
     targets[4] = -100
-    assert cross_entropy.serves(logits)
+    assert cross_entropy.serves(logits, targets)
     found = objective(logits, targets, 0.1)
     torch.set_num_threads(3)
     try:

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.errors import ShapeError
 from regard.kernels import compiler
 from regard.kernels.calls import is_plain
 
@@ -18,11 +19,13 @@ _NAME = "cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster
 
 
-def serves(logits: Tensor) -> bool:
+def serves(logits: Tensor, targets: Tensor) -> bool:
     """Whether the loop takes these logits: float32 on a CPU, a plain call, where it could be built."""
     if logits.device.type != "cpu" or logits.dtype is not torch.float32 or logits.numel() < _LEAST:
         return False
-    return is_plain(logits) and compiler.library(_NAME) is not None
+    if type(logits) not in (Tensor, nn.Parameter) or type(targets) is not Tensor or targets.device.type != "cpu":
+        return False
+    return logits.ndim == 2 and is_plain(logits) and compiler.library(_NAME) is not None
 
 
 def cross_entropy(
@@ -34,7 +37,12 @@ def cross_entropy(
 
     Raises:
         IndexError: a target is none of the choices.
+        ShapeError: there is not one target a row.
     """
+    if targets.shape != logits.shape[:1]:
+        raise ShapeError(
+            f"logits have shape {tuple(logits.shape)}, targets {tuple(targets.shape)}: one a row is needed"
+        )
     total, right = _CrossEntropy.apply(logits, targets, smoothing, ignored)
     return total, right
 
@@ -48,7 +56,7 @@ class _CrossEntropy(torch.autograd.Function):
             raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
         logits, targets = logits.contiguous(), targets.contiguous().long()
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        losses, right = logits.new_empty(rows), torch.empty(rows, dtype=torch.bool)
+        losses, right = logits.new_empty(rows), logits.new_empty(rows, dtype=torch.bool)
         library = compiler.library(_NAME)
         assert library is not None
         library.cross_entropy(

@@ -35,11 +35,20 @@ def objective(
     smoothing: float = 0.0,
     ignored: int = IGNORED,
 ) -> Objective:
-    """Loss, tokens and right choices of all rows whose target is not `ignored`."""
+    """Loss, tokens and right choices of all rows whose target is not `ignored`.
+
+    Raises:
+        ShapeError: there is nothing to choose from, or not one target a row.
+        IndexError: a target is none of the choices.
+    """
     kept = targets != ignored
     if logits.shape[-1] == 0:
         raise ShapeError(f"logits have shape {tuple(logits.shape)}: there is nothing to choose from")
-    if kernel.serves(logits):
+    if targets.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"logits have shape {tuple(logits.shape)}, targets {tuple(targets.shape)}: one a row is needed"
+        )
+    if kernel.serves(logits, targets):
         total, right = kernel.cross_entropy(logits, targets, _share(smoothing), ignored)
         return Objective(total, kept.sum(), right.sum())
     correct = ((logits.detach().argmax(-1) == targets) & kept).sum()
