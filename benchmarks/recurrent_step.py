@@ -21,10 +21,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.data.batching import TextBatch, TextBatches
 from regard.models.recurrent import RecurrentTranslator
-from regard.training.optimizer import make_optimizer
 from regard.training.settings import TrainingSettings
-from train import SMOOTHING, VARIANTS, Sizes, regard_side, sentences, translator
-from turns import in_turns, peak_mebibytes, tell
+from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator
+from turns import tell
 
 
 class Plain(nn.Module):
@@ -126,21 +125,14 @@ def plain_of(ours: RecurrentTranslator, sizes: Sizes, chosen: dict[str, Any]) ->
 
 def plain_side(model: Plain, data: TextBatches, plan: list[list[int]], training: TrainingSettings) -> Any:
     """Updates as one writes them, with regard's AdamW."""
-    model.train()
-    optimizer = make_optimizer(model, training)
-    for group in optimizer.param_groups:
-        group["lr"] = 1e-4
 
-    def update(indices: list[int]) -> None:
+    def gradients(indices: list[int]) -> None:
         batch = data.load(indices)
         total = model(batch)
         (total / batch.target_lengths.sum()).backward()
         total.item()
-        nn.utils.clip_grad_norm_(model.parameters(), training.clip)
-        optimizer.step()
-        optimizer.zero_grad()
 
-    return lambda: [update(indices) for indices in plan]
+    return other_side(model, plan, training, gradients)
 
 
 def same_loss(chosen: dict[str, Any], sizes: Sizes, batch: TextBatch) -> None:
@@ -168,16 +160,8 @@ def compare(name: str, sizes: Sizes, shortest: int, dropout: float, rounds: int)
         "unpadded": plain_side(unpadded, data, plan, training),
         "regard": regard_side(model, data, plan, training),
     }
-    memory = {side: peak_mebibytes(update) for side, update in sides.items()}
-    seconds = in_turns(sides, rounds)
-    row: dict[str, Any] = {"model": name, "lengths": f"{shortest + 1}-{sizes.positions}", "dropout": dropout}
-    for side in sides:
-        row[f"{side} tokens/s"] = round(tokens / seconds[side]["processor"])
-        row[f"{side} MiB"] = round(memory[side])
-    for kind in ("processor", "clock"):
-        row[f"ratio, {kind}"] = seconds["plain"][kind] / seconds["regard"][kind]
-        row[f"to unpadded, {kind}"] = seconds["unpadded"][kind] / seconds["regard"][kind]
-    return row
+    what = {"model": name, "lengths": f"{shortest + 1}-{sizes.positions}", "dropout": dropout}
+    return measured(what, tokens, sides, {"plain": "ratio", "unpadded": "to unpadded"}, rounds)
 
 
 def main(arguments: list[str] | None = None) -> None:

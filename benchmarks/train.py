@@ -7,99 +7,29 @@ and the same kind of AdamW. Before anything is timed both sides must give one lo
 """
 
 import argparse
-import random
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import nn
 
 import joey
 from regard.data.batching import TextBatches
-from regard.layers.objective import Objective
-from regard.models.recurrent import RecurrentTranslator
-from regard.models.settings import RecurrentSettings
-from regard.training.optimizer import make_optimizer
-from regard.training.processes import Processes
 from regard.training.settings import TrainingSettings
-from regard.training.update import Updater
-from turns import in_turns, peak_mebibytes, tell
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "Bahdanau's score, input feeding": {"attention": "additive", "input_feeding": True},
-    "Luong's general, no feeding": {"attention": "general", "input_feeding": False},
-}
-SMOOTHING = 0.1
-
-
-class Sizes(NamedTuple):
-    """Pairs a batch, positions of the longest (marks counted), widths and words."""
-
-    pairs: int
-    positions: int
-    embedding: int
-    hidden: int
-    words: int
-
-
-def translator(chosen: dict[str, Any], sizes: Sizes, dropout: float) -> RecurrentTranslator:
-    """A GRU of `hidden` in all, half in each direction of the encoder."""
-    settings = RecurrentSettings(
-        cell="gru",
-        embedding_dim=sizes.embedding,
-        encoder_dim=sizes.hidden // 2,
-        attention_dim=sizes.hidden,
-        readout_dim=sizes.hidden,
-        dropout=dropout,
-        **chosen,
-    )
-    torch.manual_seed(0)
-    return RecurrentTranslator(settings, sizes.words, sizes.words)
-
-
-def sentences(sizes: Sizes, batches: int, shortest: int) -> TextBatches:
-    """Pairs of random words, lengths even between the shortest and the longest, each side by itself."""
-    chance = random.Random(0)
-
-    def words(longest: int) -> list[int]:
-        return [chance.randrange(4, sizes.words) for _ in range(chance.randint(shortest, longest))]
-
-    sides = [[words(sizes.positions - 1) for _ in range(sizes.pairs * batches)] for _ in range(2)]
-    return TextBatches(*sides, tokens=sizes.pairs * sizes.positions)
-
-
-def regard_side(
-    model: RecurrentTranslator, data: TextBatches, plan: list[list[int]], training: TrainingSettings
-) -> Any:
-    """Updates as `regard train` makes them."""
-
-    def objective(model: nn.Module, batch: Any) -> Objective:
-        outcome: Objective = model(batch, SMOOTHING)
-        return outcome
-
-    model.train()
-    updater = Updater(model, objective, make_optimizer(model, training), data, Processes(), training)
-    return lambda: [updater.update([indices], 1e-4, "benchmark") for indices in plan]
+from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator
+from turns import tell
 
 
 def joey_side(model: Any, data: TextBatches, plan: list[list[int]], training: TrainingSettings) -> Any:
     """Updates as JoeyNMT's trainer makes them, with the same AdamW."""
-    model.train()
-    optimizer = make_optimizer(model, training)
-    for group in optimizer.param_groups:
-        group["lr"] = 1e-4
 
-    def update(indices: list[int]) -> None:
+    def gradients(indices: list[int]) -> None:
         batch = joey.batch_of(data.load(indices))
         total, correct = joey.loss(model, batch)
         loss = batch.normalize(total, normalization="tokens")
         loss.backward()
         loss.item(), correct.item()
-        nn.utils.clip_grad_norm_(model.parameters(), training.clip)
-        optimizer.step()
-        optimizer.zero_grad()
 
-    return lambda: [update(indices) for indices in plan]
+    return other_side(model, plan, training, gradients)
 
 
 def same_loss(chosen: dict[str, Any], sizes: Sizes, data: TextBatches, indices: list[int]) -> None:
@@ -127,15 +57,8 @@ def compare(name: str, sizes: Sizes, shortest: int, dropout: float, batches: int
         "joeynmt": joey_side(joey.model_of(model, SMOOTHING), data, plan, training),
         "regard": regard_side(model, data, plan, training),
     }
-    memory = {name: peak_mebibytes(side) for name, side in sides.items()}
-    seconds = in_turns(sides, rounds)
-    row: dict[str, Any] = {"model": name, "lengths": f"{shortest + 1}-{sizes.positions}", "dropout": dropout}
-    for side in sides:
-        row[f"{side} tokens/s"] = round(tokens / seconds[side]["processor"])
-        row[f"{side} MiB"] = round(memory[side])
-    for kind in ("processor", "clock"):
-        row[f"ratio, {kind}"] = seconds["joeynmt"][kind] / seconds["regard"][kind]
-    return row
+    what = {"model": name, "lengths": f"{shortest + 1}-{sizes.positions}", "dropout": dropout}
+    return measured(what, tokens, sides, {"joeynmt": "ratio"}, rounds)
 
 
 def main(arguments: list[str] | None = None) -> None:

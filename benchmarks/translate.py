@@ -24,7 +24,7 @@ from regard.data.vocabulary import BEGIN, END, PADDING
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.models.recurrent import RecurrentTranslator
-from train import VARIANTS, Sizes, translator
+from translators import VARIANTS, Sizes, translator
 from turns import in_turns, tell
 
 # Random output weights are so small that all words are nearly as probable and rounding would choose among them.

@@ -20,8 +20,8 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
     torch.set_num_threads(threads)
-    for name in ("train", "translate", "joey", "additive", "dot", "scaling", "scaling_calls", "turns"):
-        sys.modules.pop(name, None)
+    for path in FOLDER.glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
 @needs_joeynmt
@@ -159,6 +159,30 @@ def test_local_attention_that_differs_is_not_compared(benchmarks, monkeypatch):
     monkeypatch.setattr(local, "all_keys", lambda *given: 1.01 * right(*given))
     with pytest.raises(SystemExit, match="differ"):
         local.main(["--quick", "--no-memory"])
+
+
+def test_a_recurrent_step_beside_torchs(benchmarks, capsys):
+    """A row for each model and length: three sides' speed and peak, once all have given one loss."""
+    import recurrent_step
+
+    recurrent_step.main(["--quick", "--json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    names = list(recurrent_step.VARIANTS)
+    assert [row["model"] for row in rows] == [name for name in names for _ in range(len(rows) // len(names))]
+    for row in rows:
+        assert all(
+            row[f"{side} {what}"] > 0 for side in ("plain", "unpadded", "regard") for what in ("tokens/s", "MiB")
+        )
+        assert row["ratio, processor"] > 0 and row["to unpadded, clock"] > 0
+
+
+def test_recurrent_models_that_differ_are_not_compared(benchmarks, monkeypatch):
+    import recurrent_step
+
+    right = recurrent_step.Plain.forward
+    monkeypatch.setattr(recurrent_step.Plain, "forward", lambda self, batch: 1.01 * right(self, batch))
+    with pytest.raises(SystemExit, match="the two models differ"):
+        recurrent_step.main(["--quick"])
 
 
 def test_turns_are_taken_in_both_orders(benchmarks):
