@@ -130,9 +130,11 @@ class Updater:
                 "nothing was saved of this step. Try a lower learning_rate, a longer warmup_steps, a smaller clip, or "
                 "precision fp32"
             )
-        # The mean gradient, clipped as torch clips, in one pass over the sums.
+        # The mean by a division, which rounds once, and clipped as torch clips: a pass of its own where it clips.
+        torch._foreach_div_(gradients, tokens)
         clip = self.settings.clip
-        torch._foreach_mul_(gradients, (1 if clip is None else min(1, clip / (norm + 1e-6))) / tokens)
+        if clip is not None and norm + 1e-6 > clip:
+            torch._foreach_mul_(gradients, clip / (norm + 1e-6))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
