@@ -159,6 +159,14 @@ struct Stack {
     Norm norm;
 };
 
+// A vector a word, number i of it `column` numbers after number i − 1, times `scale`; and what makes logits of vectors.
+struct Words {
+    const float* table;
+    int64_t row, column;
+    double scale;
+    Linear readout;
+};
+
 void activate(const Stack& stack, float* hidden) {
     int64_t size = stack.hidden;
     if (stack.activation == kGelu)
@@ -255,6 +263,17 @@ void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t
         if (!stack->pre) layer.feed_forward_norm(dim, x, x);
     }
     stack->norm(dim, x, x);
+}
+
+// The logits after one word more: its vector, to which `place` (dim numbers, or null) is added, goes through the stack.
+void language_step(const Stack* stack, const Words* words, const Past* past, const float* bias, int64_t word,
+                   const float* place, int64_t threads, float* shown, float* logits) {
+    std::vector<float> x(stack->dim);
+    const float* vector = words->table + word * words->row;
+    float scale = float(words->scale);
+    for (int64_t i = 0; i < stack->dim; ++i) x[i] = vector[i * words->column] * scale + (place ? place[i] : 0);
+    stack_step(stack, past, bias, threads, x.data(), shown);
+    words->readout(x.data(), logits, threads);
 }
 
 // y = W x + b, of one vector.

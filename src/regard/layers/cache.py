@@ -70,6 +70,10 @@ class Cache:
         """Room for as many further slots, to be filled layer by layer."""
         return Growth(self, extra)
 
+    def one_more(self) -> "Cache":
+        """A cache with one slot more, not yet written to, where nothing is padding."""
+        return self.grow(1).done(None, self.counted + 1, let_go=0)
+
     def __repr__(self) -> str:
         return f"Cache(states={tuple(self.states.shape)}, keep={None if self.keep is None else tuple(self.keep.shape)})"
 
@@ -128,7 +132,8 @@ class Growth:
         """
         keep = None if keep is None else keep[:, let_go:]
         if self.in_place:
-            states = self.buffer.tensor[..., self.begin + let_go : self.after, :]
+            begin = self.begin + let_go
+            states = self.buffer.tensor.narrow(4, begin, self.after - begin)
             return Cache(states, keep, counted, (self.buffer, self.after))
         states = torch.cat((self.cache.states, torch.stack(self.new, dim=1)), dim=4)
         return Cache(states[..., let_go:, :], keep, counted)

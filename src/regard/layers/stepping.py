@@ -1,10 +1,11 @@
 """A stack that reads one position more, without gradients: all of its layers in one compiled call.
 
 What a step of one vector computes is little beside what its calls cost, so where the loop of `kernels/transformer.py`
-knows all parts of a stack, it takes the whole of it. Everything else goes the usual way, with the same numbers.
+knows all parts of a stack, it takes the whole of it; a language model's words and logits are then made in the same call
+(`models/transformer_step.py`). Everything else goes the usual way, with the same numbers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, repeat
 from operator import contains, itemgetter
@@ -17,24 +18,25 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.heads import SelfHeads, Sight
-from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps
+from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.feed_forward import FeedForward
 
 
 class _Made:
-    """A stack's steps, None where it has none, and what it was made of when they were looked up.
+    """Steps, None where there are none, and what they were made of.
 
     Args:
-        stack: it is not held.
+        top: the stack, or the model around it; it is not held.
+        steps: of it.
     """
 
-    def __init__(self, stack: nn.Module) -> None:
-        self.steps = _steps(stack)
-        self._modules = [module for module in stack.modules() if module is not stack]
+    def __init__(self, top: nn.Module, steps: Steps | None) -> None:
+        self.steps = steps
+        self._modules = [module for module in top.modules() if module is not top]
         self._kinds = list(map(type, self._modules))
         self._vars = list(map(vars, self._modules))
-        self._holders = [module._modules for module in stack.modules()]
+        self._holders = [module._modules for module in top.modules()]
         self._children = list(chain.from_iterable(map(dict.values, self._holders)))
         self._handles = RemovableHandle.next_id
 
@@ -56,13 +58,13 @@ class _Made:
         return any(map(itemgetter("training"), self._vars))
 
 
-# Of each stack, while it lives. `forget` when its settings may have changed.
+# Of each stack and model, while it lives. `forget` when its settings may have changed.
 _made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
 
 
-def forget(stack: nn.Module) -> None:
-    """Look at the stack's parts anew before its next step."""
-    _made.pop(stack, None)
+def forget(top: nn.Module) -> None:
+    """Look at the parts of a stack, or of a model around one, anew before its next step."""
+    _made.pop(top, None)
 
 
 def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
@@ -75,65 +77,85 @@ def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
     """
     if type(x) is not Tensor or x.shape[:2] != (1, 1) or x.dtype is not torch.float32 or x.device.type != "cpu":
         return None
+    steps = ready(stack, stack, cache, _steps)
+    return None if steps is None or x.shape[2] != steps.dim else steps
+
+
+def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None]) -> Steps | None:
+    """The steps of a stack, or of the model around it, as they are now; None where the usual way is to be taken.
+
+    Args:
+        top: the stack, or the model.
+        stack: a `Stack` without cross-attention.
+        cache: what it read before.
+        make: looks the parts of `top` up, where they may have changed.
+    """
     if stack.training or cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or transformed():
         return None
-    made = _made.get(stack)
+    made = _made.get(top)
     if made is None or not made.current:
-        made = _made[stack] = _Made(stack)
+        made = _made[top] = _Made(top, make(top))
     steps = made.steps
-    return None if steps is None or made.training or not steps.take(x, cache.states) else steps
+    return None if steps is None or made.training or not steps.takes(cache.states) else steps
 
 
 def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "Looks"]:
     """What the stack makes of one position, the longer cache, and where each layer looked; no slot is padding."""
-    where = cache.counted.unsqueeze(-1)
-    after = cache.grow(1).done(None, cache.counted + 1, let_go=0)
-    bias = None
-    if stack.position is not None:
-        if stack.position.kind == "add":
-            x = stack.position.add(x, where)
-        else:
-            bias = stack.position.bias(where, where + torch.arange(-cache.slots, 1))
+    if stack.position is not None and stack.position.kind == "add":
+        x = stack.position.add(x, cache.counted.unsqueeze(-1))
+    after, bias = cache.one_more(), bias_of(stack, cache)
     output, shown = steps.step(x, after.states, bias)
-    return output, after, Looks([block.attention for block in stack.blocks], shown, after, Sight(bias=bias))
+    return output, after, Looks(stack, shown, after, bias)
+
+
+def bias_of(stack: Any, cache: Cache) -> Tensor | None:
+    """What positions add to the scores of one position more."""
+    if stack.position is None or stack.position.kind != "bias":
+        return None
+    where = cache.counted.unsqueeze(-1)
+    bias: Tensor = stack.position.bias(where, where + torch.arange(-cache.slots, 1))
+    return bias
 
 
 class Looks(Mapping[str, Attended]):
     """Where each layer looked in one step, "self 0", "self 1", …: made when somebody asks, for hardly anybody does.
 
     Args:
-        heads: the attention of each layer.
-        shown: what `Steps.step` tells of them.
+        stack: that made the step.
+        shown: what `Steps.step` tells of the layers.
         cache: what they looked at.
-        sight: what was added to their scores.
+        bias: what was added to their scores.
     """
 
-    def __init__(self, heads: list[SelfHeads], shown: Tensor, cache: Cache, sight: Sight) -> None:
-        self._heads, self._shown, self._cache, self._sight = heads, shown, cache, sight
-        self._names = {f"self {layer}": layer for layer in range(len(heads))}
+    def __init__(self, stack: Any, shown: Tensor, cache: Cache, bias: Tensor | None) -> None:
+        self._blocks, self._shown, self._cache, self._bias = list(stack.blocks), shown, cache, bias
 
     def __getitem__(self, name: str) -> Attended:
-        layer = self._names[name]
-        heads, (query, context) = self._heads[layer], self._shown[layer]
+        layer = {each: number for number, each in enumerate(self)}[name]
+        heads, (query, context) = self._blocks[layer].attention, self._shown[layer]
         query = query.view(1, heads.heads, 1, heads.width)
-        return heads.showing(context, query, partial(self._cache.of_layer, layer), self._sight)
+        showing: Attended = heads.showing(context, query, partial(self._cache.of_layer, layer), Sight(bias=self._bias))
+        return showing
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return (f"self {layer}" for layer in range(len(self._blocks)))
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._blocks)
 
 
 def _steps(stack: Any) -> Steps | None:
-    """The stack's parts, where the loop knows them all."""
+    return steps_with(stack, None)
+
+
+def steps_with(stack: Any, words: Words | None) -> Steps | None:
+    """The stack's parts, and what a language model has around them, where the loop knows them all."""
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":
         return None
-    parts_of = [module for module in stack.modules() if module is not stack]
-    if any(one._forward_hooks or one._forward_pre_hooks or "forward" in vars(one) for one in parts_of):
+    if not all(as_built(module) for module in stack.modules() if module is not stack):
         return None
     if any(type(block).__base__ is not nn.Module for block in blocks):  # a kind of block may do something else
         return None
@@ -155,9 +177,14 @@ def _steps(stack: Any) -> Steps | None:
         for block in blocks
     ]
     sizes = [_sizes(block) for block in blocks]
-    if not sizes or any(size != sizes[0] for size in sizes) or not Steps.serve(parts, stack.norm, sizes[0]):
+    if not sizes or any(size != sizes[0] for size in sizes) or not Steps.serve(parts, stack.norm, sizes[0], words):
         return None
-    return Steps(parts, stack.norm, sizes[0])
+    return Steps(parts, stack.norm, sizes[0], words)
+
+
+def as_built(module: nn.Module) -> bool:
+    """Whether nothing is hooked to it, nor put in the place of its forward."""
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 def _sizes(block: Any) -> Sizes:

@@ -25,14 +25,16 @@ from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words
 from regard.layers.feed_forward import FeedForward
 from regard.layers.objective import Objective, objective
+from regard.layers.stepping import forget
 from regard.layers.transformer import Block, Memory, Stack, Stacked
+from regard.models.transformer_embedding import Embedding
 from regard.models.transformer_settings import (
     TransformerFields,
     TransformerLanguageSettings,
     TransformerParts,
     TransformerTranslatorSettings,
-    WordParts,
 )
+from regard.models.transformer_step import one_word
 
 PADDING, UNKNOWN = 0, 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
 SHAW_CLIP = 16  # the largest distance with a vector of its own (Shaw et al. 2018, section 4.1)
@@ -91,10 +93,13 @@ class TransformerLanguageModel(nn.Module):
 
     def start(self, memory: None, batch: int) -> State:
         """The state before the first piece; there is no source that it could start from."""
+        forget(self)
         return State((), self.stack.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
         """Read n pieces. Id 0 is padding on either side: not seen, not counted."""
+        if (found := one_word(self, inputs, state.moving)) is not None:
+            return Step(found.logits, State(state.fixed, found.cache), found.attended)
         stacked = self._stacked(inputs, state.moving)
         return Step(self.logits(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
@@ -259,19 +264,6 @@ class TransformerTranslator(nn.Module):
 
 
 # --- the parts ------------------------------------------------------------------------------------------------------
-
-
-class Embedding(nn.Embedding):
-    """A vector an id; times √dim where the settings say so (Vaswani et al. 2017, section 3.4)."""
-
-    def __init__(self, settings: WordParts, vocabulary: int) -> None:
-        super().__init__(vocabulary, settings.dim)
-        self.scale = math.sqrt(settings.dim) if settings.scales else 1.0
-        nn.init.normal_(self.weight, std=settings.dim**-0.5 if settings.scales else 0.02)
-
-    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
-        vectors = super().forward(ids)
-        return vectors if self.scale == 1 else vectors * self.scale
 
 
 def _readout(settings: TransformerParts, vocabulary: int, shared: Embedding | None) -> nn.Linear:
