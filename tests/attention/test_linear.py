@@ -239,3 +239,12 @@ def test_errors():
         linear_attention(query[:, :5], key, value)
     with pytest.raises(ShapeError, match="queries' positions"):
         linear_step(query[:, :, :3], key, value)
+    for shapes in (
+        ((2, 5, 3), (2, 4, 5, 3)),
+        ((2, 4, 5, 3), (2, 5, 3)),
+        ((5, 3), (5, 3)),
+        ((2, 0, 5, 3), (2, 2, 5, 3)),
+    ):
+        query, key = (torch.randn(shape) for shape in shapes)
+        with pytest.raises((ShapeError, TypeError)):  # the compiled loop would read beyond the end
+            linear_attention(query, key, key)

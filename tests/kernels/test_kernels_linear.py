@@ -194,3 +194,14 @@ def test_threads_share_the_heads_and_change_no_bit():
     torch.set_num_threads(before)
     for one, three in zip(*found, strict=True):
         assert torch.equal(one, three)
+
+
+def test_autocast_around_the_backward_pass_narrows_nothing(loop):
+    given, _ = inputs(23, 23, dtype=torch.float32)
+    query, key, value, memory = given
+    found = []
+    for narrow in (False, True):
+        made = linear.read(query, key, value, memory=memory, causal=True, elu=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+            found.append(torch.autograd.grad(made.context, given, torch.ones_like(made.context)))
+    assert all(map(torch.equal, *found))

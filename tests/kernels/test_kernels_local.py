@@ -98,6 +98,9 @@ def test_nothing_is_nothing(way):
         assert local.dots(left, rows, first, WINDOW).shape == (batch, queries, WINDOW)
         assert local.mix(weights, rows, first).shape == (batch, queries, 19)
         assert local.spread(weights, left, first, 23).abs().sum() == 0
+    for dtype in (torch.float32, torch.bfloat16):
+        left, rows, _, first = inputs(width=0, dtype=dtype)
+        assert local.dots(left, rows, first, WINDOW).abs().sum() == 0
 
 
 @needs_compiler
@@ -111,3 +114,18 @@ def test_threads_share_the_work_and_change_no_bit():
     torch.set_num_threads(before)
     for one, three in zip(*found, strict=True):
         assert torch.equal(one, three)
+
+
+def test_autocast_around_the_backward_pass_narrows_nothing(way):
+    *given, first = inputs(dtype=torch.float32)
+    left, rows, weights = given
+    found = []
+    for narrow in (False, True):
+        all_three = [
+            local.dots(left, rows, first, WINDOW),
+            local.mix(weights, rows, first),
+            local.spread(weights, left, first, 23),
+        ]
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+            found.append(torch.autograd.grad(all_three, given, [torch.ones_like(one) for one in all_three]))
+    assert all(map(torch.equal, *found))

@@ -228,7 +228,9 @@ def _seen(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Ten
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if query.shape[-1] != key.shape[-1]:
         raise ShapeError(f"linear attention needs one width of query and key: {shapes}")
-    if query.ndim == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1]):
+    if query.ndim not in (3, 4) or not query.ndim == key.ndim == value.ndim:  # the loop would read elsewhere
+        raise ShapeError(f"linear attention takes all of (batch, length, width), or all with heads: {shapes}")
+    if query.ndim == 4 and (0 in (query.shape[1], key.shape[1]) or query.shape[1] % key.shape[1]):
         raise ShapeError(f"the key heads must divide the heads: {shapes}")
     if keep is None:
         return torch.ones(key.shape[:-1], dtype=torch.bool, device=key.device)

@@ -70,7 +70,9 @@ class _Dots(torch.autograd.Function):
         out = left.new_empty(*first.shape, window)
         library = _library(left, rows)
         if _is_dense(first, rows.shape[1], window, "dots", library):
-            torch.gather(torch.bmm(left, _wide(rows).mT), -1, first.unsqueeze(-1) + torch.arange(window), out=out)
+            torch.gather(
+                torch.bmm(left, _wide(rows).mT), -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out
+            )
         elif library is not None:
             _run("dots", library, rows, left, rows, first, out)
         else:
@@ -81,8 +83,9 @@ class _Dots(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         left, rows, first = ctx.saved_tensors
-        to_left = mix(given, rows, first).to(left.dtype) if ctx.needs_input_grad[0] else None
-        to_rows = spread(given, left, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
+        with _as_it_is():
+            to_left = mix(given, rows, first).to(left.dtype) if ctx.needs_input_grad[0] else None
+            to_rows = spread(given, left, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
         return to_left, to_rows, None, None
 
 
@@ -105,8 +108,11 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, rows, first = ctx.saved_tensors
-        to_weights = dots(given, rows, first, weights.shape[-1]).to(weights.dtype) if ctx.needs_input_grad[0] else None
-        to_rows = spread(weights, given, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
+        window, to_weights = weights.shape[-1], None
+        with _as_it_is():
+            if ctx.needs_input_grad[0]:
+                to_weights = dots(given, rows, first, window).to(weights.dtype)
+            to_rows = spread(weights, given, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
         return to_weights, to_rows, None
 
 
@@ -131,9 +137,17 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, left, first = ctx.saved_tensors
-        to_weights = dots(left, given, first, weights.shape[-1]).to(weights.dtype) if ctx.needs_input_grad[0] else None
-        to_left = mix(weights, given, first).to(left.dtype) if ctx.needs_input_grad[1] else None
+        window, to_weights = weights.shape[-1], None
+        with _as_it_is():
+            if ctx.needs_input_grad[0]:
+                to_weights = dots(left, given, first, window).to(weights.dtype)
+            to_left = mix(weights, given, first).to(left.dtype) if ctx.needs_input_grad[1] else None
         return to_weights, to_left, None, None
+
+
+def _as_it_is() -> torch.autocast:
+    """Autocast around a backward pass would narrow its products."""
+    return torch.autocast("cpu", enabled=False)
 
 
 def _wide(tensor: Tensor) -> Tensor:
@@ -151,7 +165,7 @@ def _is_dense(first: Tensor, rows: int, window: int, way: str, library: ctypes.C
 
 def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
     """The weights of all rows, 0 outside the window."""
-    places = first.unsqueeze(-1) + torch.arange(weights.shape[-1])
+    places = first.unsqueeze(-1) + torch.arange(weights.shape[-1], device="cpu")
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
 
 
@@ -164,9 +178,9 @@ def _parts(queries: int, numbers: int) -> Iterator[slice]:
 
 def _places(first: Tensor, rows: int, window: int, part: slice) -> Tensor:
     """Where the rows of some queries' windows lie among those of all items."""
-    item = torch.arange(first.numel())[part] // max(1, first.shape[1])
+    item = torch.arange(first.numel(), device="cpu")[part] // max(1, first.shape[1])
     start = item * rows + first.flatten()[part]
-    return (start.unsqueeze(-1) + torch.arange(window)).flatten()
+    return (start.unsqueeze(-1) + torch.arange(window, device="cpu")).flatten()
 
 
 def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, Tensor]]:
@@ -178,7 +192,7 @@ def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, T
         if held is None:
             held = flat.new_empty(places.numel(), width)
         some = torch.index_select(flat, 0, places, out=held[: places.numel()])
-        yield part, _wide(some).view(-1, window, width)
+        yield part, _wide(some).view(len(places) // window, window, width)
 
 
 def _library(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
@@ -192,7 +206,7 @@ def _run(way: str, library: ctypes.CDLL, rows: Tensor, one: Tensor, other: Tenso
     run.restype = None
     window = out.shape[-1] if way == "dots" else one.shape[-1]
     sizes = (*first.shape, window, rows.shape[-1], torch.get_num_threads(), *rows.stride()[:2])
-    order = torch.arange(first.numel())
+    order = torch.arange(first.numel(), device="cpu")
     if first.shape[1] > 1:
         order = order.view(first.shape)[:, :1] + first.argsort(-1)
     tensors = (first.contiguous(), order, one, other, out)
