@@ -95,6 +95,18 @@ def test_backward_passes_that_ask_for_no_weight_or_fail_leave_nothing():
         assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+def test_second_derivatives_are_torchs():
+    """Of the inputs' gradient and of the weights', as a penalty on them has it."""
+    parts = given()
+    every = list(parts.values())
+    found = []
+    for linear in (Deferred().linear, F.linear):
+        first = torch.autograd.grad(loop(linear, **parts), every, create_graph=True)
+        found.append(torch.autograd.grad(sum(one.square().sum() for one in first), every))
+    for one, other in zip(*found, strict=True):
+        assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
 def test_weights_that_are_made_at_each_step():
     """None takes the place of another that is gone."""
     torch.manual_seed(3)

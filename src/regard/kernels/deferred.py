@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.kernels.calls import is_plain
 
@@ -27,14 +26,13 @@ def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
 
 
 class Deferred:
-    """`linear` as `F.linear` for the steps of one loop. Can be differentiated once.
+    """`linear` as `F.linear` for the steps of one loop.
 
     Weights must stay as they are until the backward pass.
     """
 
     def __init__(self) -> None:
-        # The tensors are held, for of one that is gone another could have the number.
-        self._used: dict[tuple[int, int], tuple[_Used, Tensor, Tensor, Tensor | None]] = {}
+        self._used: dict[tuple[int, int], tuple[_Used, Tensor]] = {}
 
     def linear(
         self,
@@ -48,8 +46,8 @@ class Deferred:
         key = (id(weight), id(bias))
         if key not in self._used:
             used = _Used(weight, bias)
-            self._used[key] = used, _Gathered.apply(used, weight, bias), weight, bias
-        used, ticket, *_ = self._used[key]
+            self._used[key] = used, _Gathered.apply(used, weight, bias)
+        used, ticket = self._used[key]
         out: Tensor = _Step.apply(used, x, ticket)
         return out
 
@@ -58,7 +56,7 @@ class _Used:
     """One weight, and what its steps leave: their inputs, and the gradients of their outputs."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
+        self.weight, self.bias = weight, bias  # held: of one that is gone another could have the number
         self.version = weight._version
         self._read: list[Tensor] = []
         self._above: list[Tensor] = []
@@ -88,7 +86,6 @@ class _Gathered(torch.autograd.Function):
         return weight.new_zeros(())
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         left = ctx.used.take()
         if left is None:
@@ -105,7 +102,6 @@ class _Step(torch.autograd.Function):
         return F.linear(x, used.weight, used.bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
         used: _Used = ctx.used
         if used.weight._version != used.version:
