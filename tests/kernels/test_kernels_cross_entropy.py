@@ -86,6 +86,27 @@ def test_kept_for_a_second_backward_pass():
     assert torch.equal(logits.grad, first)
 
 
+@pytest.mark.parametrize("choices", [7, 1013])
+def test_a_second_derivative_is_refused(choices):
+    """It was a constant, so that a penalty on gradients had none: with the loop and without."""
+    logits = torch.randn(31, choices, requires_grad=True)
+    total = objective(logits, torch.randint(choices, (31,))).total
+    plain = torch.autograd.grad(total, logits, retain_graph=True)
+    (slope,) = torch.autograd.grad(total, logits, create_graph=True)
+    assert torch.equal(slope, *plain)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(slope.square().sum(), logits)
+
+
+@pytest.mark.parametrize("choices", [7, 1013])
+def test_gradients_of_many_losses_at_once(choices):
+    logits = torch.randn(31, choices, requires_grad=True)
+    total = objective(logits, torch.randint(choices, (31,))).total
+    (one,) = torch.autograd.grad(total, logits, retain_graph=True)
+    (three,) = torch.autograd.grad(total, logits, torch.tensor([1.0, -2.0, 0.5]), is_grads_batched=True)
+    assert_close(three, torch.stack([one, -2 * one, one / 2]), rtol=1e-6, atol=0)
+
+
 def test_the_objective_takes_it(monkeypatch):
     """From some size on; the sums are those of torch's calls. Several threads change no bit."""
     torch.manual_seed(1)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from regard.errors import ShapeError
 from regard.kernels import compiler
@@ -33,7 +32,8 @@ def cross_entropy(
 ) -> tuple[Float[Tensor, ""], Bool[Tensor, " tokens"]]:
     """The summed loss, see `layers.objective`, and for which rows the target was the first of the largest logits.
 
-    Can be differentiated once. A sum of a row's exponentials is taken in float32, by as many parts as a vector has.
+    Can be differentiated once, and refuses to be twice. A sum of a row's exponentials is taken in float32, by as many
+    parts as a vector has.
 
     Raises:
         IndexError: a target is none of the choices.
@@ -43,13 +43,15 @@ def cross_entropy(
         raise ShapeError(
             f"logits have shape {tuple(logits.shape)}, targets {tuple(targets.shape)}: one a row is needed"
         )
-    total, right = _CrossEntropy.apply(logits, targets, smoothing, ignored)
+    total, right = _CrossEntropy.apply(logits, none_of(logits), targets, smoothing, ignored)
     return total, right
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float, ignored: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, logits: Tensor, none: Tensor, targets: Tensor, smoothing: float, ignored: int
+    ) -> tuple[Tensor, Tensor]:
         rows, choices = logits.shape
         outside = (targets != ignored) & ((targets < 0) | (targets >= choices))
         if bool(outside.any()):
@@ -66,13 +68,49 @@ class _CrossEntropy(torch.autograd.Function):
             ctypes.c_float(smoothing),
             *(None if one is None else ctypes.c_void_p(one.data_ptr()) for one in (gradient, losses, right)),
         )
-        ctx.save_for_backward(gradient)
+        ctx.save_for_backward(gradient, none)
         ctx.mark_non_differentiable(right)
         return losses.sum(), right
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
-        return gradient if upstream == 1 else gradient * upstream, None, None, None
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+        gradient, none = ctx.saved_tensors
+        return times_upstream(gradient, none, upstream), None, None, None, None
+
+
+def none_of(logits: Float[Tensor, "tokens choices"]) -> Float[Tensor, "0 choices"]:
+    """No row of them: it holds nothing, and still depends on them."""
+    return logits[:0].clone()
+
+
+def times_upstream(
+    gradient: Float[Tensor, "tokens choices"], none: Float[Tensor, "0 choices"], upstream: Float[Tensor, ""]
+) -> Float[Tensor, "tokens choices"]:
+    """What comes back to the logits, from a gradient that was made with the loss.
+
+    Its own derivative would need the logits, which nobody keeps: so it refuses to be differentiated.
+
+    Args:
+        gradient: of the loss.
+        none: what `none_of` gives of the logits.
+        upstream: what comes back to the loss.
+    """
+    if torch.is_grad_enabled():
+        made: Tensor = _Slope.apply(gradient, none, upstream)
+        return made
+    if torch._C._functorch.is_legacy_batchedtensor(upstream):  # many gradients at once: each may be another number
+        return gradient * upstream.to(gradient.dtype)
+    # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
+    return gradient if upstream == 1 else gradient * upstream.to(gradient.dtype)
+
+
+class _Slope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, none: Tensor, upstream: Tensor) -> Tensor:
+        return gradient * upstream.to(gradient.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[None, None, None]:
+        raise RuntimeError(
+            "the loss has no second derivatives, since it keeps no logits; torch.nn.functional.cross_entropy has them"
+        )

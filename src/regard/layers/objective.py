@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.errors import ConfigError, ShapeError
 from regard.kernels import cross_entropy as kernel
@@ -64,7 +63,7 @@ def smoothed_cross_entropy(
     """`−Σ_t [(1 − ε) log p(target_t) + ε/V Σ_v log p(v)]`, in nats, summed over the tokens (Szegedy et al. 2016, §7).
 
     Computed in at least float32. The gradient is formed during the forward pass, where the exponentials are at hand:
-    one buffer of the logits' size, and half the time. It can be differentiated once.
+    one buffer of the logits' size, and half the time. It can be differentiated once, and refuses to be twice.
 
     Args:
         logits: scores before the softmax.
@@ -72,7 +71,8 @@ def smoothed_cross_entropy(
         smoothing: ε, the share given to all choices alike, from 0 up to 1.
         ignored: the target that marks a row to leave out.
     """
-    total: Tensor = _SmoothedCrossEntropy.apply(logits, targets, _share(smoothing), ignored)
+    none = kernel.none_of(logits)
+    total: Tensor = _SmoothedCrossEntropy.apply(logits, none, targets, _share(smoothing), ignored)
     return total
 
 
@@ -84,7 +84,7 @@ def _share(smoothing: float) -> float:
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float, ignored: int) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, none: Tensor, targets: Tensor, smoothing: float, ignored: int) -> Tensor:
         kept = (targets != ignored).unsqueeze(-1)
         target = torch.where(kept, targets.unsqueeze(-1), 0)
         scores = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -99,15 +99,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             gradient.scatter_add_(-1, target, gradient.new_full(target.shape, smoothing - 1))
             if not kept.all():
                 gradient[~kept.squeeze(-1)] = 0
-            ctx.save_for_backward(gradient.to(logits.dtype))
+            ctx.save_for_backward(gradient.to(logits.dtype), none)
         return torch.where(kept, loss, 0).sum()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
-        return gradient if upstream == 1 else gradient * upstream.to(gradient.dtype), None, None, None
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None, None]:
+        gradient, none = ctx.saved_tensors
+        return kernel.times_upstream(gradient, none, upstream), None, None, None, None
 
 
 def bits_objective(
