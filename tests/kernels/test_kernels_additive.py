@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -235,6 +236,26 @@ def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
     assert len(additive._kept) == kept - 1
 
 
+def test_keys_kept_in_inference_mode_serve_a_call_with_gradients(loop):
+    query, key, vector = sides(2, 1, 5, 7)
+    key = key.detach()
+    with torch.inference_mode():
+        first = additive.additive_scores(query, key, vector, formula, prepared=True)
+    again = additive.additive_scores(query, key, vector, formula, prepared=True)
+    assert torch.equal(first, again)
+    (found,) = torch.autograd.grad(again.sum(), query)
+    torch.testing.assert_close(found, torch.autograd.grad(formula(query, key, vector).sum(), query)[0])
+
+
+def test_other_memory_in_the_place_of_kept_keys_is_seen(loop):
+    """As an optimizer or a sharded model may set it, perhaps of another size."""
+    query, key, vector = (side.detach() for side in sides(2, 1, 5, 7))
+    additive.additive_scores(query, key, vector, formula, prepared=True)
+    key.data = torch.randn(2, 11, 7, dtype=key.dtype)
+    scores = additive.additive_scores(query, key, vector, formula, prepared=True)
+    torch.testing.assert_close(scores, formula(query, key, vector))
+
+
 def test_kept_keys_have_gradients_and_wide_ones_are_not_kept(loop):
     """A decoder's step in training; and keys that no exponential may be taken of, whose scores are as exact."""
     for scale in (1.0, 400.0):
@@ -351,6 +372,11 @@ def test_nothing_is_run_that_others_may_have_written(fresh, monkeypatch, tmp_pat
 
 @needs_compiler
 def test_it_is_built_once_and_announced(fresh, monkeypatch, tmp_path, capfd):
+    """Of sources that nobody edits meanwhile: a changed header would be a reason to build again."""
+    sources = Path(compiler.__file__).parent
+    for source in (sources / "additive.cpp", *sources.glob("*.hpp")):
+        shutil.copy(source, tmp_path)
+    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "compiler.py"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiler.library("additive") is not None
     assert "building a faster loop" in capfd.readouterr().err

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from regard.kernels import additive_attend
+from regard.kernels import additive, additive_attend
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
 
@@ -180,6 +180,21 @@ def test_threads_change_no_bit():
     torch.set_num_threads(before)
     for one, three in zip(*found, strict=True):
         assert torch.equal(one, three)
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_prepared_keys_are_made_ready_once(monkeypatch, heads):
+    """The same tensor at each step of a decoder, with heads or without."""
+    times, to_keep = [], additive._to_keep
+    monkeypatch.setattr(additive, "_to_keep", lambda *given: times.append(1) or to_keep(*given))
+    query, key, vector, value = (one.detach() for one in made(2, 1, 1, 1, 11, 7, 5))
+    if not heads:
+        query, key, value = query[:, 0], key[:, 0], value[:, 0]
+    plain = additive_attend.attention(query, key, vector, value)
+    for _ in range(3):
+        context = additive_attend.attention(query, key, vector, value, prepared=True)
+        torch.testing.assert_close(context, plain)
+    assert len(times) == 1
 
 
 def test_it_serves_plain_large_calls_alone(monkeypatch):

@@ -55,16 +55,18 @@ class _Sides(NamedTuple):
 class _Kept(NamedTuple):
     """What is kept of keys between the steps of a decoder, while the keys are alive and unchanged.
 
-    Changes are those that torch counts (`tensor._version`); one through `tensor.data` or another library's view of the
-    same memory it doesn't, and nobody may make it.
+    Changes are those that torch counts (`tensor._version`), and other memory in its place; one through `tensor.data` or
+    another library's view of the same memory it doesn't, and nobody may make it.
 
     Attributes:
         version: torch's count.
+        place: where the keys lie.
         width: hidden units, with those that the loop wants behind their end.
         key: their exponentials, None where they are too wide.
     """
 
     version: int
+    place: int
     width: int
     key: Tensor | None
 
@@ -249,10 +251,11 @@ def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
     if key.is_inference():  # such a tensor does not count its changes
         return _to_keep(key, compiled)
-    now = key._version, key.shape[-1] + (_behind(key) if compiled else 0)
+    now = key._version, key.data_ptr(), key.shape[-1] + (_behind(key) if compiled else 0)
     kept = _kept.get(key)
-    if kept is None or kept[:2] != now:
-        kept = _Kept(*now, _to_keep(key, compiled))
+    if kept is None or kept[:3] != now:
+        with torch.inference_mode(False):  # a later call may have gradients
+            kept = _Kept(*now, _to_keep(key.detach(), compiled))
         _kept[key] = kept
     return kept.key
 

@@ -65,10 +65,12 @@ def attention(
         prepared: the keys were made ready for many calls, see `additive.additive_scores`.
     """
     four = query.ndim == 4
+    # Kept by the keys as they are given: a view of them is another tensor at each call.
+    kept = additive.kept_of(key, True) if prepared and query.shape[-2] < additive.MANY else None
     if not four:
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
-    context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, prepared)
+    context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, kept)
     return context if four else context.squeeze(1)
 
 
@@ -96,11 +98,10 @@ class _Attention(torch.autograd.Function):
         causal: bool,
         dropout: float,
         scale: float,
-        prepared: bool,
+        kept: Tensor | None,
     ) -> Tensor:
         batch, heads, queries, _ = query.shape
         key_heads, keys = key.shape[1:3]
-        kept = additive.kept_of(key, True) if prepared and queries < additive.MANY else None
         seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
         a, b, v, read = (additive.padded(one) for one in (query, key, vector, value))
         table = batch, heads, queries, keys
