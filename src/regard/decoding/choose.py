@@ -1,5 +1,6 @@
 """How a step chooses its tokens: the best of the beam, or one draw each."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,42 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.settings import SearchSettings
-from regard.errors import RegardError
+from regard.errors import ConfigError, RegardError
+from regard.kernels import first
+
+
+class Forbidden:
+    """The ids that may not be chosen: one mask for all steps of a search, and one for those in which nothing may end.
+
+    Args:
+        ids: never chosen.
+        end: the id that ends an output, if one does.
+        min_length: in how many steps it may not be chosen.
+    """
+
+    def __init__(self, ids: Sequence[int], end: int | None, min_length: int) -> None:
+        self._ids, self._end, self._min_length = list(ids), [] if end is None else [end], min_length
+        self._masks: dict[tuple[int, torch.device, bool], Tensor | None] = {}
+
+    def mask(self, logits: Float[Tensor, "rows choices"], steps: int) -> Bool[Tensor, "choices"] | None:
+        """True where an id may not be chosen after that many steps; None where all may.
+
+        Raises:
+            ConfigError: some id is none of the choices.
+        """
+        kind = logits.shape[1], logits.device, steps < self._min_length
+        if kind not in self._masks:
+            self._masks[kind] = self._mask(*kind)
+        return self._masks[kind]
+
+    def _mask(self, choices: int, device: torch.device, early: bool) -> Tensor | None:
+        if outside := [one for one in (*self._ids, *self._end) if not 0 <= one < choices]:
+            raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {min(outside)}")
+        if not (banned := [*self._ids, *(self._end if early else [])]):
+            return None
+        mask = torch.zeros(choices, dtype=torch.bool)
+        mask[banned] = True
+        return mask.to(device)
 
 
 class Chosen(NamedTuple):
@@ -123,13 +159,19 @@ def draw(
 def _greedy(logits: Tensor, banned: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
     """Each row's most probable choice, of equal ones the lowest id, and its log-probability: `(rows, 1)` each.
 
-    In numpy's calls, which cost half of torch's on a processor, and a step of one short text is mostly such calls.
+    In one compiled call, or in numpy's, which cost half of torch's on a processor: a step of one short text is mostly
+    such calls.
     """
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    if first.serves(logits, banned):
+        place, step = first.first(logits, banned)
+        _refuse_infinite(step.numpy())
+        return place.numpy(), step.numpy()
     if logits.device.type != "cpu":
         allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
-        value, best = allowed.max(dim=1, keepdim=True)
-        return best.cpu().numpy(), _numpy(value) - _log_normalizers(logits)
-    scores = (logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits).numpy(force=True)
+        value, place = allowed.max(dim=1, keepdim=True)
+        return place.cpu().numpy(), _numpy(value) - _log_normalizers(logits)
+    scores = logits.numpy(force=True)
     top = scores.max(axis=1, keepdims=True)
     _refuse_infinite(top)
     top = np.maximum(top, np.finfo(scores.dtype).min)

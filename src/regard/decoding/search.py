@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.decoding.choose import Chosen, draw, expand
+from regard.decoding.choose import Chosen, Forbidden, draw, expand
 from regard.decoding.history import History
 from regard.decoding.outputs import Hypothesis, Item
 from regard.decoding.rows import check_rows, device_of, follow, select
@@ -16,6 +16,7 @@ from regard.decoding.scoring import length_norm
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError, ShapeError
 from regard.layers.decoder import Decoder, Step
+from regard.layers.stepping import settled
 
 
 @torch.no_grad()
@@ -95,44 +96,55 @@ def search(
     furthest = np.array([float(length_norm(item.limit, settings)) for item in live])
     ends = np.array([item.limit for item in live])
     slots = {item.number: slot for slot, item in enumerate(live)}
-    steps = 0
-    while live:
-        step = decoder.step(state, inputs)
-        chosen = _choose(step, live, totals, end, forbidden, settings, steps)
-        history.add(slots, chosen, _weights(step, decoder.alignment, totals.shape))
-        steps += 1
+    banned, everyone, soonest = Forbidden(forbidden, end, settings.min_length), np.arange(len(live)), min(ends)
+    steps, finished = 0, False
+    with settled(decoder):
+        while live:
+            step = decoder.step(state, inputs)
+            chosen = _choose(step, live, totals, banned, settings, steps)
+            history.add(slots, chosen, _weights(step, decoder.alignment, totals.shape))
+            steps += 1
 
-        before, totals = totals, chosen.totals.copy()
-        ended = (chosen.ids == (-1 if end is None else end)) & (totals > -np.inf)
-        if ended.any():
-            # Coverage only takes away, so what falls behind without it need not be scored.
-            worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
-            for slot, place in np.argwhere(worthy).tolist():
-                live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
-                cuts[slot] = live[slot].cut
-            totals[ended] = -np.inf
+            before, totals = totals, chosen.totals
+            lives = totals > -np.inf
+            ended = (chosen.ids == (-1 if end is None else end)) & lives
+            if steps < soonest and not finished and not ended.any() and lives.all():
+                # As after most steps: nobody leaves, and nothing has ended that could be beaten.
+                state = follow(step.state, everyone, chosen.parents, len(live), before.shape[1])
+                inputs = torch.from_numpy(chosen.ids.reshape(-1, 1)).to(device)
+                continue
+            if ended.any():
+                # Coverage only takes away, so what falls behind without it need not be scored.
+                worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
+                for slot, place in np.argwhere(worthy).tolist():
+                    live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
+                    cuts[slot] = live[slot].cut
+                finished = True
+                totals[ended] = -np.inf
 
-        best = totals.max(axis=1)
-        # The most that a live hypothesis can reach: it loses nothing more, and spreads its loss over all it may have.
-        beaten = best / furthest < cuts
-        done = beaten | (best == -np.inf) | (ends == steps)
-        if done.any():
-            for slot in np.flatnonzero(done & ~beaten).tolist():
-                # Where the model allows no continuation at all, the hypotheses of the step before are what there is.
-                stuck = best[slot] == -np.inf and not ended[slot].any()
-                alive = before[slot] if stuck else totals[slot]
-                for place in np.flatnonzero(alive > -np.inf).tolist():
-                    live[slot].keep(history, steps - int(stuck), place, float(alive[place]), finished=False)
-            for slot in np.flatnonzero(done).tolist():
-                results[live[slot].number] = live[slot].hypotheses(history)
+            best = totals.max(axis=1)
+            # The most that a live hypothesis can reach: it loses nothing more, and spreads its loss over all it may
+            # have.
+            beaten = best / furthest < cuts
+            done = beaten | (best == -np.inf) | (ends == steps)
+            if done.any():
+                for slot in np.flatnonzero(done & ~beaten).tolist():
+                    # Where the model allows no continuation, the hypotheses of the step before are what there is.
+                    stuck = best[slot] == -np.inf and not ended[slot].any()
+                    alive = before[slot] if stuck else totals[slot]
+                    for place in np.flatnonzero(alive > -np.inf).tolist():
+                        live[slot].keep(history, steps - int(stuck), place, float(alive[place]), finished=False)
+                for slot in np.flatnonzero(done).tolist():
+                    results[live[slot].number] = live[slot].hypotheses(history)
 
-        stay = np.flatnonzero(~done)
-        state = follow(step.state, stay, chosen.parents, len(live), before.shape[1])
-        inputs = torch.from_numpy(chosen.ids[stay].reshape(-1, 1)).to(device)
-        if len(stay) < len(live):
-            totals, cuts, furthest, ends = totals[stay], cuts[stay], furthest[stay], ends[stay]
-            live = [live[slot] for slot in stay.tolist()]
-            slots = {item.number: slot for slot, item in enumerate(live)}
+            stay = np.flatnonzero(~done)
+            state = follow(step.state, stay, chosen.parents, len(live), before.shape[1])
+            inputs = torch.from_numpy(chosen.ids[stay].reshape(-1, 1)).to(device)
+            if len(stay) < len(live):
+                totals, cuts, furthest, ends = totals[stay], cuts[stay], furthest[stay], ends[stay]
+                live = [live[slot] for slot in stay.tolist()]
+                everyone, soonest = np.arange(len(live)), min(ends, default=0)
+                slots = {item.number: slot for slot, item in enumerate(live)}
     return results
 
 
@@ -140,22 +152,13 @@ def _choose(
     step: Step,
     live: list[Item],
     totals: np.ndarray,
-    end: int | None,
-    forbidden: Sequence[int],
+    banned: Forbidden,
     settings: SearchSettings,
     steps: int,
 ) -> Chosen:
     logits = step.logits[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    choices = logits.shape[1]
-    marks = [] if end is None else [end]
-    if outside := [one for one in (*forbidden, *marks) if not 0 <= one < choices]:
-        raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {min(outside)}")
-    mask = None
-    if banned := [*forbidden, *(marks if steps < settings.min_length else [])]:
-        mask = torch.zeros(choices, dtype=torch.bool)
-        mask[banned] = True
-        mask = mask.to(logits.device)
+    mask = banned.mask(logits, steps)
     if settings.sample:
         uniforms = np.stack([item.random.random(settings.beam) for item in live])
         return draw(logits, mask, totals, uniforms, settings)

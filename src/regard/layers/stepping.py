@@ -5,7 +5,9 @@ knows all parts of a stack, it takes the whole of it; a language model's words a
 (`models/transformer_step.py`). Everything else goes the usual way, with the same numbers.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, repeat
 from operator import contains, itemgetter
@@ -67,6 +69,31 @@ def forget(top: nn.Module) -> None:
     _made.pop(top, None)
 
 
+class _Settled(threading.local):
+    """The model whose steps a loop makes in this thread, if one does, and what was found of it."""
+
+    top: nn.Module | None = None
+    made: _Made | None = None
+
+
+_settled = _Settled()
+
+
+@contextmanager
+def settled(top: Any) -> Iterator[None]:
+    """Nobody changes this model between steps that are made in here: its parts are looked at once, not before each.
+
+    A step in one call runs nothing of anybody's that could change something, and a model with hooks has no such step.
+    """
+    before = _settled.top, _settled.made
+    # A step that somebody put in the place of the model's own may do anything in between.
+    _settled.top, _settled.made = None if "step" in getattr(top, "__dict__", {}) else top, None
+    try:
+        yield
+    finally:
+        _settled.top, _settled.made = before
+
+
 def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
     """What makes the stack's next step in one call, None where the usual way is to be taken.
 
@@ -94,11 +121,16 @@ def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None
         return None
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or transformed():
         return None
-    made = _made.get(top)
-    if made is None or not made.current:
-        made = _made[top] = _Made(top, make(top))
-    steps = made.steps
-    return None if steps is None or made.training or not steps.takes(cache.states) else steps
+    if top is _settled.top and _settled.made is not None:
+        steps = _settled.made.steps
+    else:
+        made = _made.get(top)
+        if made is None or not made.current:
+            made = _made[top] = _Made(top, make(top))
+        steps = None if made.training else made.steps
+        if top is _settled.top and steps is not None:
+            _settled.made = made
+    return None if steps is None or not steps.takes(cache.states) else steps
 
 
 def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "Looks"]:

@@ -1,0 +1,51 @@
+"""The first of each row's largest logits and its log-probability in one compiled call, for greedy search.
+
+Beside a small model's step the calls of numpy, or of torch, took a quarter of the time.
+"""
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from regard.kernels import compiler
+
+_NAME = "first"
+_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
+
+
+def serves(logits: Tensor, banned: Tensor | None) -> bool:
+    """Whether the loop takes these logits: float32 on a CPU, a plain tensor with rows in one piece, and a compiler."""
+    plain = type(logits) is Tensor and logits.dtype is torch.float32 and logits.device.type == "cpu"
+    if not plain or logits.ndim != 2 or logits.shape[1] == 0 or logits.stride(1) != 1:
+        return False
+    if banned is not None and (banned.shape != logits.shape[1:] or banned.device.type != "cpu"):
+        return False
+    return compiler.library(_NAME) is not None
+
+
+def first(
+    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, "choices"] | None
+) -> tuple[Int[Tensor, "rows 1"], Float64[Tensor, "rows 1"]]:
+    """Each row's first of the largest logits that are not banned, and its log-probability among all, in nats.
+
+    Where nothing is allowed, or all is −inf, that is −inf; where a logit is NaN or +inf, NaN.
+    """
+    rows, choices = logits.shape
+    best, found = torch.empty(rows, 1, dtype=torch.long), torch.empty(rows, 1, dtype=torch.double)
+    banned = None if banned is None else banned.contiguous()
+    marks = None if banned is None else banned.data_ptr()
+    _loop()(rows, choices, logits.stride(0), logits.data_ptr(), marks, best.data_ptr(), found.data_ptr())
+    return best, found
+
+
+@functools.cache
+def _loop() -> Any:
+    library = compiler.library(_NAME)
+    assert library is not None
+    loop = library.first_of_rows
+    loop.argtypes = (_WHOLE, _WHOLE, _WHOLE, _POINTER, _POINTER, _POINTER, _POINTER)
+    return loop
