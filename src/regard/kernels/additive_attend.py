@@ -18,11 +18,15 @@ from regard.kernels import additive, compiler
 from regard.kernels.calls import is_plain
 
 LEAST = 2**16
-"""Pairs × hidden units from which on a call is faster here, measured forwards and backwards."""
+"""Pairs × hidden units from which on a call costs little more here than with its table of weights.
+
+Measured beside `additive.py`, a softmax and a product: 1.0 to 1.3 of their time forwards and 1.0 to 1.2 with gradients,
+for which scores are made again; up to 2.1 below it. What is gained is memory.
+"""
 
 
 def serves(query: Tensor, pairs: int, width: int, values: int) -> bool:
-    """Whether this path takes a call: a plain one on a CPU with a compiler, large enough to gain.
+    """Whether this path takes a call: a plain one on a CPU with a compiler, large enough not to lose time.
 
     Args:
         query: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
