@@ -98,3 +98,16 @@ def test_dropout_in_parts_is_the_same_on_the_way_back(in_parts):
     (found,) = torch.autograd.grad(attended.context.sum(), value)
     torch.testing.assert_close((found * value).sum(), attended.context.sum())
     assert not torch.allclose(attended.context, attended.weights @ value)
+
+
+def test_without_gradients_nothing_is_made_again(in_parts, monkeypatch):
+    """Torch's checkpoint, whose first call loads torch's compiler, is for the way back alone."""
+    query, key, value = tensors("additive")
+    given = {"score": module("additive"), "mask": masks.causal(), "dropout": 0.5}
+    torch.manual_seed(3)
+    expected = attend(query, key, value, **given).context.detach()
+    monkeypatch.setattr(rows, "checkpoint", None)
+    for mode in (torch.no_grad, torch.inference_mode):
+        torch.manual_seed(3)
+        with mode():
+            assert torch.equal(attend(query, key, value, **given).context, expected)

@@ -27,6 +27,8 @@ def by_rows(
     """
     step = max(1, _PART * queries // weights)
     parts = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
+    if not torch.is_grad_enabled():  # there is no way back, and a first checkpoint imports torch's compiler for seconds
+        return torch.cat([context(part) for part in parts], dim=-2)
     made = [checkpoint(context, part, use_reentrant=False, preserve_rng_state=draws) for part in parts]
     return torch.cat(made, dim=-2)
 
