@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
 from regard.kernels import feed_forward as kernel
+from regard.layers.hooked import is_hooked
 
 ACTIVATIONS = ("relu", "gelu", "swiglu")
 
@@ -41,7 +42,7 @@ class FeedForward(nn.Module):
         """Each vector by itself."""
         if self.activation == "gelu" and type(self.inputs) is type(self.output) is nn.Linear:
             weights = (self.inputs.weight, self.inputs.bias, self.output.weight, self.output.bias)
-            if kernel.serves(x, self.inputs.out_features, *weights) and not _hooked(self.inputs, self.output):
+            if kernel.serves(x, self.inputs.out_features, *weights) and not is_hooked(self.inputs, self.output):
                 return kernel.gelu_network(x, *weights)
         hidden = self.inputs(x)
         if self.activation == "relu":
@@ -56,11 +57,3 @@ class FeedForward(nn.Module):
 
     def extra_repr(self) -> str:
         return f"activation={self.activation!r}"
-
-
-def _hooked(*modules: nn.Module) -> bool:
-    """Whether somebody listens to these modules, or makes something else of them, so that they have to be called."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if nn.modules.module._has_any_global_hook() or any("forward" in vars(module) for module in modules):
-        return True
-    return any(getattr(module, kind) for module in modules for kind in kinds)

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.errors import ConfigError, ShapeError, nearest
 from regard.kernels import recurrent as kernel
 from regard.layers.dropout import Dropout
+from regard.layers.hooked import is_hooked
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
@@ -142,7 +143,7 @@ class Recurrence(nn.Module):
     def _step(
         self, cell: nn.Module, inputs: Tensor, state: tuple[Tensor, ...], linear: Linear
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        if linear is not F.linear and len(state) == 1:
+        if linear is not F.linear and type(cell) is nn.GRUCell and not is_hooked(cell):
             state = (_gru_step(inputs[:, 0], state[0], _weights(cell), linear),)
             return state[0].unsqueeze(1), state
         after = cell(inputs[:, 0], state if len(state) > 1 else state[0])

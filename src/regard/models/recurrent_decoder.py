@@ -17,6 +17,7 @@ from regard.attention.attended import Attended
 from regard.kernels.deferred import linear_of_a_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
+from regard.layers.hooked import is_hooked
 from regard.layers.recurrent import Linear, Recurrence
 from regard.models.settings import RecurrentSettings
 from regard.models.source_attention import SourceAttention
@@ -138,9 +139,11 @@ class RecurrentDecoder(nn.Module):
         return F.linear(features, self.embedding.weight if self.output is None else self.output, self.output_bias)
 
     def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
-        """By the readout layer; of a single step by `linear`."""
+        """By the readout layer; of a single step by `linear`, if the layer is no more than its weights."""
         layer: Any = self.readout
-        return layer(x) if linear is F.linear else linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
+        if linear is F.linear or type(layer) is not nn.Linear or is_hooked(layer):
+            return layer(x)
+        return linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
 
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the decoder keeps of a source: what stays, and what changes by step."""
