@@ -1,7 +1,8 @@
 """How a step chooses its tokens: the best of the beam, or one draw each."""
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -24,7 +25,8 @@ class Forbidden:
 
     def __init__(self, ids: Sequence[int], end: int | None, min_length: int) -> None:
         self._ids, self._end, self._min_length = list(ids), [] if end is None else [end], min_length
-        self._masks: dict[tuple[int, torch.device, bool], Tensor | None] = {}
+        self._choices = -1
+        self._masks: list[Tensor | None] = []
 
     def mask(self, logits: Float[Tensor, "rows choices"], steps: int) -> Bool[Tensor, "choices"] | None:
         """True where an id may not be chosen after that many steps; None where all may.
@@ -32,19 +34,20 @@ class Forbidden:
         Raises:
             ConfigError: some id is none of the choices.
         """
-        kind = logits.shape[1], logits.device, steps < self._min_length
-        if kind not in self._masks:
-            self._masks[kind] = self._mask(*kind)
-        return self._masks[kind]
+        if logits.shape[1] != self._choices:
+            self._choices = logits.shape[1]
+            self._masks = [self._mask(logits, self._ids), self._mask(logits, self._ids + self._end)]
+        return self._masks[steps < self._min_length]
 
-    def _mask(self, choices: int, device: torch.device, early: bool) -> Tensor | None:
+    def _mask(self, logits: Tensor, banned: list[int]) -> Tensor | None:
+        choices = logits.shape[1]
         if outside := [one for one in (*self._ids, *self._end) if not 0 <= one < choices]:
             raise ConfigError(f"the decoder has {choices} choices, ids 0 to {choices - 1}; there is no {min(outside)}")
-        if not (banned := [*self._ids, *(self._end if early else [])]):
+        if not banned:
             return None
         mask = torch.zeros(choices, dtype=torch.bool)
         mask[banned] = True
-        return mask.to(device)
+        return mask.to(logits.device)
 
 
 class Chosen(NamedTuple):
@@ -101,7 +104,7 @@ def expand(
     items, places = totals.shape
     if beam == places == 1:
         best, steps = _greedy(logits, banned)
-        return Chosen(np.zeros((items, 1), dtype=np.int64), best, totals + steps)
+        return Chosen(_only(items), best, totals + steps)
     values, ids = highest(logits, beam, banned)
     each = values.shape[1]
     # float64 sums of float32 values are exact here, so hypotheses that tie on paper tie in the machine.
@@ -156,6 +159,14 @@ def draw(
     return Chosen(parents, ids.gather(1, picked).numpy().reshape(items, draws), grown)
 
 
+@functools.cache
+def _only(items: int) -> np.ndarray:
+    """Each item's only place."""
+    places = np.zeros((items, 1), dtype=np.int64)
+    places.flags.writeable = False
+    return places
+
+
 def _greedy(logits: Tensor, banned: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
     """Each row's most probable choice, of equal ones the lowest id, and its log-probability: `(rows, 1)` each.
 
@@ -164,9 +175,7 @@ def _greedy(logits: Tensor, banned: Tensor | None) -> tuple[np.ndarray, np.ndarr
     """
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     if first.serves(logits, banned):
-        place, step = first.first(logits, banned)
-        _refuse_infinite(step.numpy())
-        return place.numpy(), step.numpy()
+        return first.first(logits, banned) or _refuse()
     if logits.device.type != "cpu":
         allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
         value, place = allowed.max(dim=1, keepdim=True)
@@ -194,10 +203,14 @@ def _log_normalizers(logits: Tensor) -> np.ndarray:
 
 def _refuse_infinite(numbers: np.ndarray) -> None:
     if not (numbers < np.inf).all():
-        raise RegardError(
-            "the decoder gave NaN or +inf as a score, so nothing can be compared: was the model damaged in training "
-            "(a loss of NaN), or is it run in a precision too small for it?"
-        )
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise RegardError(
+        "the decoder gave NaN or +inf as a score, so nothing can be compared: was the model damaged in training "
+        "(a loss of NaN), or is it run in a precision too small for it?"
+    )
 
 
 def _numpy(values: Tensor) -> np.ndarray:

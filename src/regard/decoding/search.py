@@ -106,13 +106,12 @@ def search(
             steps += 1
 
             before, totals = totals, chosen.totals
-            lives = totals > -np.inf
-            ended = (chosen.ids == (-1 if end is None else end)) & lives
-            if steps < soonest and not finished and not ended.any() and lives.all():
-                # As after most steps: nobody leaves, and nothing has ended that could be beaten.
+            if steps < soonest and not finished and _goes_on(chosen, end):
+                # As after most steps: nobody leaves, and nothing has ended that others could be beaten by.
                 state = follow(step.state, everyone, chosen.parents, len(live), before.shape[1])
                 inputs = torch.from_numpy(chosen.ids.reshape(-1, 1)).to(device)
                 continue
+            ended = (chosen.ids == (-1 if end is None else end)) & (totals > -np.inf)
             if ended.any():
                 # Coverage only takes away, so what falls behind without it need not be scored.
                 worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
@@ -148,6 +147,11 @@ def search(
     return results
 
 
+def _goes_on(chosen: Chosen, end: int | None) -> bool:
+    """Whether every place has a hypothesis, and none has ended. In Python's numbers: there are few."""
+    return end not in chosen.ids.ravel().tolist() and -np.inf not in chosen.totals.ravel().tolist()
+
+
 def _choose(
     step: Step,
     live: list[Item],
@@ -156,7 +160,7 @@ def _choose(
     settings: SearchSettings,
     steps: int,
 ) -> Chosen:
-    logits = step.logits[:, -1]
+    logits = step.logits.select(1, -1)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     mask = banned.mask(logits, steps)
     if settings.sample:

@@ -71,8 +71,12 @@ class Cache:
         return Growth(self, extra)
 
     def one_more(self) -> "Cache":
-        """A cache with one slot more, not yet written to, where nothing is padding."""
-        return self.grow(1).done(None, self.counted + 1, let_go=0)
+        """A cache with one slot more, not yet written to, where nothing is padding. In no graph."""
+        if self.place is None or not self.place[0].take(self.place[1], 1):
+            return self.grow(1).done(None, self.counted + 1, let_go=0)
+        (buffer, end), slots = self.place, self.slots  # a step of few products is mostly calls: here are the fewest
+        states = buffer.tensor.narrow(4, end - slots, slots + 1)
+        return Cache(states, None, self.counted + 1, (buffer, end + 1))
 
     def __repr__(self) -> str:
         return f"Cache(states={tuple(self.states.shape)}, keep={None if self.keep is None else tuple(self.keep.shape)})"

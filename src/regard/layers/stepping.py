@@ -73,7 +73,7 @@ class _Settled(threading.local):
     """The model whose steps a loop makes in this thread, if one does, and what was found of it."""
 
     top: nn.Module | None = None
-    made: _Made | None = None
+    steps: Steps | None = None
 
 
 _settled = _Settled()
@@ -85,13 +85,13 @@ def settled(top: Any) -> Iterator[None]:
 
     A step in one call runs nothing of anybody's that could change something, and a model with hooks has no such step.
     """
-    before = _settled.top, _settled.made
+    before = _settled.top, _settled.steps
     # A step that somebody put in the place of the model's own may do anything in between.
-    _settled.top, _settled.made = None if "step" in getattr(top, "__dict__", {}) else top, None
+    _settled.top, _settled.steps = None if "step" in getattr(top, "__dict__", {}) else top, None
     try:
         yield
     finally:
-        _settled.top, _settled.made = before
+        _settled.top, _settled.steps = before
 
 
 def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
@@ -117,20 +117,25 @@ def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None
         cache: what it read before.
         make: looks the parts of `top` up, where they may have changed.
     """
-    if stack.training or cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
+    if cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or transformed():
+    steps = _settled.steps if top is _settled.top else None
+    if steps is None and not (steps := _now(top, stack, make)):
         return None
-    if top is _settled.top and _settled.made is not None:
-        steps = _settled.made.steps
-    else:
-        made = _made.get(top)
-        if made is None or not made.current:
-            made = _made[top] = _Made(top, make(top))
-        steps = None if made.training else made.steps
-        if top is _settled.top and steps is not None:
-            _settled.made = made
-    return None if steps is None or not steps.takes(cache.states) else steps
+    if top is _settled.top:
+        _settled.steps = steps
+    return steps if steps.takes(cache.states) else None
+
+
+def _now(top: Any, stack: Any, make: Callable[[Any], Steps | None]) -> Steps | None:
+    if stack.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return None
+    if torch.is_autocast_enabled("cpu") or transformed():
+        return None
+    made = _made.get(top)
+    if made is None or not made.current:
+        made = _made[top] = _Made(top, make(top))
+    return None if made.training else made.steps
 
 
 def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "Looks"]:
@@ -162,20 +167,20 @@ class Looks(Mapping[str, Attended]):
     """
 
     def __init__(self, stack: Any, shown: Tensor, cache: Cache, bias: Tensor | None) -> None:
-        self._blocks, self._shown, self._cache, self._bias = list(stack.blocks), shown, cache, bias
+        self._stack, self._shown, self._cache, self._bias = stack, shown, cache, bias
 
     def __getitem__(self, name: str) -> Attended:
         layer = {each: number for number, each in enumerate(self)}[name]
-        heads, (query, context) = self._blocks[layer].attention, self._shown[layer]
+        heads, (query, context) = self._stack.blocks[layer].attention, self._shown[layer]
         query = query.view(1, heads.heads, 1, heads.width)
         showing: Attended = heads.showing(context, query, partial(self._cache.of_layer, layer), Sight(bias=self._bias))
         return showing
 
     def __iter__(self) -> Iterator[str]:
-        return (f"self {layer}" for layer in range(len(self._blocks)))
+        return (f"self {layer}" for layer in range(len(self._shown)))
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._shown)
 
 
 def _steps(stack: Any) -> Steps | None:
