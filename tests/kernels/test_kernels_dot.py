@@ -336,7 +336,7 @@ def test_inference_mode_and_no_gradients_keep_nothing():
 def test_a_second_derivative_is_refused():
     given = inputs(2, 2, 2, 5, 7, 5, 3)
     (found,) = torch.autograd.grad(called(*given).square().sum(), given[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(RuntimeError, match="second derivative"):
         found.sum().backward()
 
 
@@ -352,7 +352,7 @@ def test_which_calls_it_serves(monkeypatch):
     query, key, value = (one.detach() for one in inputs(1, 2, 2, 5, 7, 3, 2))
     assert serves(query, key, value) and serves(query.bfloat16(), key.bfloat16(), value.bfloat16())
     assert not serves(query, key.double(), value) and not serves(query, key, value.double())
-    assert not serves(query.int(), key.int(), value.int()) and not serves(query.to("meta"), key, value)
+    assert not serves(query.int(), key.int(), value.int()) and serves(query.to("meta"), key, value)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not serves(query, key, value)
     assert not torch.vmap(lambda one: torch.tensor(serves(one, key, value)))(query).any()

@@ -18,7 +18,7 @@ from regard.attention.score import Additive, Bound, Prepared, Score, scores
 from regard.attention.seen import Seen, conjuncts, seen
 from regard.errors import ConfigError, MaskError
 from regard.kernels import additive_attend, dispatch, dot, rows
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import is_plain, is_real
 
 ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
@@ -127,7 +127,7 @@ class Call:
     def choose(self) -> tuple[dispatch.Choice, bool]:
         """The path, and whether hidden content must be guarded against while walking it."""
         # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
-        blind = torch.compiler.is_compiling() or transformed() or self.query.is_meta
+        blind = torch.compiler.is_compiling() or transformed() or self.query.is_meta or not is_real(self.query)
         hides = self.mask is not None
         linear = self.is_linear()  # that path looks after itself
         unsafe = (
@@ -159,9 +159,10 @@ class Call:
 
     def _loops(self) -> bool:
         """Whether the compiled loop for dot products takes such calls, and is worth it."""
-        if self.value is None or not dot.worth(self.sizes, self.dropout):
-            return False
-        return dot.serves(self.query, self.query, self.value)
+        if self.value is None or torch.compiler.is_compiling() or not dot.worth(self.sizes, self.dropout):
+            return False  # a traced call would be tied to its sizes by their comparison
+        others = [one for one in (self.compared(), self.value, self.bias) if one is not None]
+        return all(map(is_real, others)) and dot.serves(self.query, self.query, self.value)
 
     def _blocks(self) -> bool:
         """Whether a path whose gradients are written out may be taken, and is worth it."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 from regard.kernels import additive as pairs
+from regard.kernels import inductor
 from regard.kernels.calls import is_plain
 
 
@@ -23,7 +24,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 def full_precision(tensor: Tensor) -> torch.autocast:
     """A context in which autocast does not narrow what `wide` has widened."""
-    return torch.autocast(tensor.device.type, enabled=False)
+    return torch.autocast("cpu" if tensor.is_meta else tensor.device.type, enabled=False)
 
 
 def dot(
@@ -68,10 +69,15 @@ def additive_pairs(
         vector: v.
         prepared: these keys serve many calls.
     """
-    if query.is_meta or not pairs.serves(query, query.numel() * key.shape[-2]) or not _are_alike(query, key, vector):
+    numbers = query.numel() * key.shape[-2]
+    on_a_gpu = inductor.serves(query, numbers)
+    served = on_a_gpu or pairs.serves(query, numbers)
+    if query.is_meta or not served or not _are_alike(query, key, vector):
         return _additive_formula(query, key, vector)
     if key.shape[:-2] != query.shape[:-2]:
         key = key.expand(*query.shape[:-2], *key.shape[-2:])
+    if on_a_gpu:
+        return inductor.additive_scores(wide(query), wide(key), wide(vector), _additive_formula)
     # Nothing in there is an operation that autocast narrows.
     return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
 

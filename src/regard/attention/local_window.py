@@ -40,7 +40,7 @@ class Places(NamedTuple):
     @property
     def keys(self) -> Int[Tensor, "batch queries window"]:
         """The positions of the window's keys."""
-        return self.first.unsqueeze(-1) + torch.arange(self.keep.shape[-1])
+        return self.first.unsqueeze(-1) + torch.arange(self.keep.shape[-1], device=self.first.device)
 
     def of(self, pairs: Tensor, keys: int) -> Tensor:
         """What (batch, queries, keys), or what is broadcast to it, says of the window."""
@@ -90,7 +90,7 @@ def places(center: Tensor, radius: float, lengths: Tensor, keys: int, mask: Mask
     reach = radius + 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
     window = _size(radius, keys)
     first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
-    at = first.unsqueeze(-1) + torch.arange(window)
+    at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
     keep = (at.to(center.dtype) - center.unsqueeze(-1)).abs() <= reach.unsqueeze(-1)
     found = Places(first, keep & (at < lengths[:, None, None]))
     if mask is None:
@@ -175,7 +175,7 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
     strange = [wide(query.detach()).sum()]
 
     def some(part: slice) -> Tensor:
-        places = found.keys[:, part] + keys * torch.arange(query.shape[0])[:, None, None]
+        places = found.keys[:, part] + keys * torch.arange(query.shape[0], device=query.device)[:, None, None]
         held = flat.index_select(0, places.flatten()).view(-1, window, flat.shape[-1])
         strange.append(held.detach().sum())
         asked = query[:, part]

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import MaskError, nearest
+from regard.kernels.calls import is_readable
 
 ANCHORS = ("end", "start")
 
@@ -152,7 +153,7 @@ class Padding(Mask):
         lengths = self.lengths
         assert lengths is not None
         _check_shape("padding(lengths)", lengths, (sizes.batch,))
-        if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and _plain(lengths) and lengths.numel():
+        if lengths.device.type == "cpu" and is_readable(lengths) and lengths.numel():
             low, high = int(lengths.min()), int(lengths.max())
             if low < 0 or high > sizes.keys:
                 raise MaskError(f"lengths must lie between 0 and the {sizes.keys} keys; they go from {low} to {high}")
@@ -395,8 +396,3 @@ def _fits(tensor: Tensor, sizes: tuple[int, ...]) -> bool:
 
 def _is_double(center: Tensor | float) -> bool:
     return isinstance(center, Tensor) and center.dtype == torch.float64
-
-
-def _plain(tensor: Tensor) -> bool:
-    """Whether its numbers may be read here: not inside vmap and the like."""
-    return torch._C._functorch.peek_interpreter_stack() is None and not tensor.is_meta

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.attended import transformed
 from regard.attention.masks import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window, causal
+from regard.kernels.calls import is_readable
 
 _LARGE = 2**16
 """From so many queries × keys on a look at the mask's numbers costs little beside the call."""
@@ -171,7 +172,7 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
     if bool(first.all()):
         return None if bool(tensor.all()) else part
     lower = sizes.queries == sizes.keys and bool(first[..., 0].all()) and not bool(first[..., 1:].any())
-    if lower and bool((tensor == torch.ones(shape, dtype=torch.bool).tril()).all()):
+    if lower and bool((tensor == torch.ones(shape, dtype=torch.bool, device="cpu").tril()).all()):
         return causal()
     return part
 
@@ -184,7 +185,7 @@ def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
         if not _readable(part.kept) or tuple(part.kept.shape) != (sizes.batch, sizes.keys):
             return part
         lengths = part.kept.sum(-1)
-        if not bool((part.kept == (torch.arange(sizes.keys) < lengths[:, None])).all()):
+        if not bool((part.kept == (torch.arange(sizes.keys, device="cpu") < lengths[:, None])).all()):
             return part  # padding on the left, or anywhere
     assert lengths is not None
     if not _readable(lengths) or tuple(lengths.shape) != (sizes.batch,) or lengths.is_floating_point():
@@ -199,4 +200,4 @@ def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
 
 
 def _readable(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu"
+    return tensor.device.type == "cpu" and is_readable(tensor)

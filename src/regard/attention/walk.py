@@ -227,7 +227,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     temperature = float(call.normalizer.temperature)
     scale, bias = factor / temperature, None if call.bias is None else wide(call.bias) / temperature
     sides = left, right, call.value
-    if not torch.is_autocast_enabled(left.device.type):
+    if left.is_meta or not torch.is_autocast_enabled(left.device.type):
         kind = torch.promote_types(left.dtype, call.value.dtype)
         sides = left.to(kind), right.to(kind), call.value.to(kind)
     known = call.seen

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.kernels import compiler
+from regard.kernels.calls import is_real
 
 _BLOCK = 2**18
 """Pairs × hidden units that are held at once: a mebibyte of float32."""
@@ -81,7 +81,7 @@ def serves(like: Tensor, numbers: int) -> bool:
         like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
         numbers: pairs × hidden units.
     """
-    if like.device.type not in ("cpu", "meta") or torch.compiler.is_compiling() or isinstance(like, FakeTensor):
+    if like.device.type not in ("cpu", "meta") or torch.compiler.is_compiling() or not is_real(like) or like.is_neg():
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
@@ -158,7 +158,7 @@ class _Scores(torch.autograd.Function):
 
 def _backward_blocks(query: Tensor, key: Tensor, kept: Tensor | None, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of g r (1 − r) over keys and over queries, and of g r over both, for r = σ(2 (a + b))."""
-    into_query, into_key, plain = (torch.zeros(side.shape, dtype=side.dtype) for side in (query, key, query))
+    into_query, into_key, plain = (side.new_zeros(side.shape) for side in (query, key, query))
     cut = given.unsqueeze(-1), into_query.unsqueeze(-2), plain.unsqueeze(-2), into_key.unsqueeze(-3)
     held = query.new_empty(0)
     # Products with the vectors g would save a pass; as torch has them, they take longer than the pass and the sum.

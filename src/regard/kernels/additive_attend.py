@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 
 from regard.kernels import additive, compiler
@@ -34,7 +33,7 @@ def serves(query: Tensor, pairs: int, width: int, values: int) -> bool:
         width: hidden units.
         values: the width of a value.
     """
-    if query.device.type not in ("cpu", "meta") or isinstance(query, FakeTensor) or not is_plain(query):
+    if query.device.type not in ("cpu", "meta") or not is_plain(query):
         return False
     return values > 0 and pairs * width >= LEAST and compiler.library("additive_attend") is not None
 
@@ -106,7 +105,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         batch, heads, queries, _ = query.shape
         key_heads, keys = key.shape[1:3]
-        seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
+        seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
         a, b, v, read = (additive.padded(one) for one in (query, key, vector, value))
         table = batch, heads, queries, keys
         sizes = _Sizes(
@@ -136,7 +135,7 @@ class _Attention(torch.autograd.Function):
         into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
         into_vector = v.new_zeros(sizes.batch * sizes.key_heads, len(v))
         learned = bias is not None and ctx.needs_input_grad[4]
-        into_bias = torch.zeros(bias.shape, dtype=bias.dtype) if learned else None
+        into_bias = bias.new_zeros(bias.shape) if learned else None
         # A bias that serves several items gets gradients from all of them: by one thread.
         shared = learned and (bias.shape[0] < sizes.batch or bias.shape[1] < sizes.heads)
         sizes.threads = 1 if shared else torch.get_num_threads()

@@ -85,7 +85,7 @@ class _Blocked(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
     ) -> Tensor:
-        seed = int(torch.randint(2**62, ())) if call.dropped else 0
+        seed = int(torch.randint(2**62, (), device="cpu")) if call.dropped else 0
         if call.dropped == 0:
             # Detached: torch takes its slow way for a mask that needs a gradient, even where none is made.
             detached = None if bias is None else bias.detach()
@@ -154,7 +154,7 @@ class _Walk:
                 scores.masked_fill_(~block.of(self.keep), -torch.inf)
             if call.causal:
                 first, beyond = block.rows.start, block.rows.stop - block.rows.start
-                hidden = torch.ones(beyond, beyond, dtype=torch.bool).triu(1)
+                hidden = torch.ones(beyond, beyond, dtype=torch.bool, device="cpu").triu(1)
                 scores[:, :, first:].masked_fill_(hidden, -torch.inf)
             weights = torch.softmax(scores, -1)
             if self.bias is not None or self.keep is not None:

@@ -3,6 +3,28 @@
 import torch
 from torch import Tensor
 
+_TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__[name] for name in ("FAKE", "PROXY", "FUNCTIONAL"))
+
+
+def is_real(tensor: Tensor) -> bool:
+    """Whether the tensor's numbers are there and may be read and written without torch.
+
+    They aren't in a class that torch hands its operations to (fake tensors and other wrappers), and who traces torch's
+    operations does not see what is read and written without it.
+    """
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return False
+    if torch._C._get_tracing_state() is not None:  # torch.jit.trace
+        return False
+    modes = torch._C._len_torch_dispatch_stack()
+    return not modes or all(torch._C._get_dispatch_mode(tracer) is None for tracer in _TRACERS)
+
+
+def is_readable(tensor: Tensor) -> bool:
+    """Whether the tensor's numbers may decide something now: they are there, and nothing is traced or mapped."""
+    traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+    return not traced and not tensor.is_meta and is_real(tensor)
+
 
 def is_plain(inputs: Tensor) -> bool:
     """Whether a call is neither traced, nor mapped, nor narrowed by autocast, nor differentiated in forward mode.
@@ -10,9 +32,12 @@ def is_plain(inputs: Tensor) -> bool:
     Args:
         inputs: one of what the call is given; it says on which device.
     """
+    device = "cpu" if inputs.is_meta else inputs.device.type  # without content it is judged as if on a CPU
     return (
-        not torch.is_autocast_enabled(inputs.device.type)
+        not torch.is_autocast_enabled(device)
         and not torch.compiler.is_compiling()
         and torch._C._functorch.peek_interpreter_stack() is None
         and torch.autograd.forward_ad._current_level < 0
+        and is_real(inputs)
+        and not inputs.is_neg()  # a view whose numbers are negated when torch reads them
     )

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.kernels import compiler, half
 from regard.kernels.calls import is_plain
@@ -24,6 +23,7 @@ from regard.kernels.calls import is_plain
 _FAR = 2**40  # a window beyond all keys
 _STEPS = 2**32  # dropout's rate is a multiple of this part of 1
 _NO_VIEW = (0, 0, 0, 0, 0)
+_ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
 _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -108,17 +108,19 @@ def attention(
     """
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 and not query.is_meta else 0
     call = _Call(visible, scale, round(dropout * _STEPS), seed)
-    inputs = query, key, value, bias = _as_stored(query, key, value, bias)
+    inputs = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
         return context
     return _forward(*inputs, visible.keep, call, None)
 
 
-def _as_stored(*inputs: Tensor | None) -> Any:
-    """With the signs that memory has, and the bias, which comes last, in the type that is computed in."""
-    *three, bias = (None if one is None else one.resolve_neg() for one in inputs)
-    return *three, None if bias is None or three[0] is None else bias.to(_work(three[0]))
+def _as_stored(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """With the signs that memory has, and the bias in the type that is computed in."""
+    query, key, value = query.resolve_neg(), key.resolve_neg(), value.resolve_neg()
+    return query, key, value, None if bias is None else bias.resolve_neg().to(_work(query))
 
 
 def learns(*inputs: Tensor | None) -> bool:
@@ -213,25 +215,71 @@ class _Dot(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        into = [
-            one.new_empty(one.shape) if asked else None
-            for one, asked in zip((query, key, value), wanted, strict=False)
-        ]
-        to_bias = bias.new_zeros(bias.shape) if wanted[3] else None
-        numbers, held = _numbers(query, key, value, bias, keep, ctx.call)
-        numbers += [context.data_ptr(), normalizer.data_ptr(), *_view(upstream)]
-        numbers += [0 if one is None else one.data_ptr() for one in into]
-        numbers += [
-            *(_NO_VIEW if to_bias is None else _spread(to_bias, query.ndim)),
-            0 if bias is None else bias.numel(),
-        ]
-        _run("backward", query, numbers, ctx.call.scale)
-        del held
-        return *into, to_bias, None, None
+        wanted = tuple(ctx.needs_input_grad[:4])
+        given = (upstream, *ctx.saved_tensors, wanted, ctx.call)
+        # Somebody may want to differentiate these, or has many gradients come from above at once.
+        watched = torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None
+        found = iter(_Slopes.apply(*given) if watched else _slopes(*given))
+        return *(next(found) if asked else None for asked in wanted), None, None
+
+
+class _Slopes(torch.autograd.Function):
+    """The way back as an operation of its own, which is mapped item by item and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(*given: Any) -> tuple[Tensor, ...]:
+        return _slopes(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Any:
+        raise RuntimeError(f"the compiled loop of dot products has no second derivatives; {_ANOTHER_PATH}")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, upstream: Tensor, *given: Any) -> tuple[Any, Any]:
+        each = [_slopes(one, *given) for one in upstream.unbind(in_dims[0])]
+        found = tuple(torch.stack(same) for same in zip(*each, strict=True))
+        return found, (0,) * len(found)
+
+
+def _slopes(
+    upstream: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    context: Tensor,
+    normalizer: Tensor,
+    wanted: tuple[bool, ...],
+    call: _Call,
+) -> tuple[Tensor, ...]:
+    """The gradients that are wanted of query, key, value and bias."""
+    upstream = upstream.resolve_neg()
+    try:
+        above = _view(upstream)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"the compiled loop of dot products has no batches of gradients (is_grads_batched=True); {_ANOTHER_PATH}"
+        ) from error
+    three = [
+        one.new_empty(one.shape) if asked else None for one, asked in zip((query, key, value), wanted, strict=False)
+    ]
+    to_bias = bias.new_zeros(bias.shape) if bias is not None and wanted[3] else None
+    numbers, held = _numbers(query, key, value, bias, keep, call)
+    numbers += [context.data_ptr(), normalizer.data_ptr(), *above]
+    numbers += [0 if one is None else one.data_ptr() for one in three]
+    numbers += [
+        *(_NO_VIEW if to_bias is None else _spread(to_bias, query.ndim)),
+        0 if bias is None else bias.numel(),
+    ]
+    _run("backward", query, numbers, call.scale)
+    del held
+    return tuple(one for one in (*three, to_bias) if one is not None)
 
 
 def _forward(

@@ -89,7 +89,7 @@ def forward(
         raise RuntimeError("this process has no matrix unit: ask `serves` first")
     size = getattr(library, f"half_room_{kind}")
     size.restype = ctypes.c_int64
-    room = torch.empty(size(ctypes.byref(call)), dtype=torch.uint8)  # its memory is 64-byte aligned, as all of torch's
+    room = query.new_empty(size(ctypes.byref(call)), dtype=torch.uint8)  # at a multiple of 64, as all of torch's
     call.room = room.data_ptr()
     run = getattr(library, f"half_forward_{kind}")
     run.restype = None

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels import compiler, linear_parts
+from regard.kernels.calls import is_real
 from regard.kernels.linear_parts import CHUNK, Call, Made
 
 # --- torch's own operations -----------------------------------------------------------------------------------------
@@ -105,8 +106,10 @@ class Read(NamedTuple):
 
 def serves(like: Tensor) -> bool:
     """Whether `read` takes a call: one on a CPU, neither traced, nor mapped, nor differentiated in forward mode."""
-    plain = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None
-    return plain and like.device.type == "cpu" and torch.autograd.forward_ad._current_level < 0
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    stored = is_real(like) and not like.is_neg()
+    return stored and like.device.type == "cpu" and torch.autograd.forward_ad._current_level < 0
 
 
 def read(

@@ -44,7 +44,7 @@ def fused(
         attn_mask=mask,
         is_causal=causal,
         scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
+        enable_gqa=bool(query.shape[1] != key.shape[1]),  # traced sizes compare to a tensor
     )
     context = context[..., :width].to(kind)
     if keep is not None:
