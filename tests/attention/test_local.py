@@ -265,7 +265,7 @@ def test_a_draw_has_its_probability_and_a_pointer_its_weights():
     torch.testing.assert_close(pointer.weights.sum(-1), torch.ones(2, 7))
 
 
-@pytest.mark.parametrize("named", ["dot", "additive", "location"])
+@pytest.mark.parametrize("named", ["dot", "cosine", "additive", "location"])
 @pytest.mark.parametrize("content", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, named, content):
     """Position 9 of 37, in key or value: queries 7 to 11 see it under local-m with radius 2."""
