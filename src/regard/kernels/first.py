@@ -24,7 +24,7 @@ def serves(logits: Tensor, banned: Tensor | None) -> bool:
         return False
     if logits.shape[1] == 0 or logits.stride(1) != 1:
         return False
-    if banned is not None and (banned.shape != logits.shape[1:] or not banned.is_cpu):
+    if banned is not None and (banned.shape != logits.shape[1:] or banned.dtype is not torch.bool or not banned.is_cpu):
         return False
     return compiler.library(_NAME) is not None
 

@@ -276,7 +276,4 @@ void language_step(const Stack* stack, const Words* words, const Past* past, con
     words->readout(x.data(), logits, threads);
 }
 
-// y = W x + b, of one vector.
-void linear_step(const Linear* linear, int64_t threads, const float* x, float* y) { (*linear)(x, y, threads); }
-
 }  // extern "C"

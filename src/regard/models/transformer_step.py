@@ -41,7 +41,8 @@ def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
     """
     if type(ids) is not Tensor or ids.shape != (1, 1) or ids.dtype is not torch.long or ids.device.type != "cpu":
         return None
-    if "logits" in vars(model) or "_stacked" in vars(model):  # somebody has put something else in their place
+    # Somebody may have put something else in their place.
+    if cache.counted.shape != (1,) or "logits" in vars(model) or "_stacked" in vars(model):
         return None
     stack = model.stack
     steps = ready(model, stack, cache, _steps)
