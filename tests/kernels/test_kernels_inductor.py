@@ -62,6 +62,22 @@ def test_a_processor_takes_its_own_loop():
     assert not inductor.serves(torch.zeros(1), 2**30)
 
 
+def test_a_score_takes_it_where_it_serves(monkeypatch):
+    """As on a GPU, with the kernels' text uncompiled: the formula's numbers, named by explain."""
+    calls = []
+    monkeypatch.setattr(inductor, "serves", lambda like, numbers: numbers == 2 * 61 * 67 * HIDDEN)
+    monkeypatch.setattr(inductor, "_kernel", lambda text: lambda *given: calls.append(text) or text(*given))
+    query, key, vector, given = inputs()
+    scores = additive_pairs(query, key[:1], vector)
+    torch.testing.assert_close(scores, formula(query, key[:1], vector))
+    torch.autograd.grad(scores, (query, key, vector), given)
+    assert len(calls) == 4
+    assert not calls.clear() and additive_pairs(query[:1], key[:1], vector).shape == (1, QUERIES, KEYS) and not calls
+    score = regard.score("additive", query_dim=HIDDEN, key_dim=HIDDEN, hidden_dim=HIDDEN)
+    told = regard.explain(query, key, key, score=score)
+    assert told.path == "additive" and "kernel" in str(told)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype, within", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
 def test_on_a_gpu(dtype, within):

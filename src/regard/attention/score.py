@@ -29,7 +29,7 @@ from regard.attention.functional import (
 )
 from regard.attention.projection import apart
 from regard.errors import ConfigError, ShapeError
-from regard.kernels import compiler
+from regard.kernels import compiler, inductor
 from regard.kernels.additive import serves
 from regard.registry import Registry
 
@@ -216,7 +216,12 @@ class Additive(Score):
         return F.linear(query, self.query_weight), prepared.projected, self.vector
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
-        return compiler.how("additive") if serves(query, math.prod(query.shape[:-1]) * keys * self.hidden_dim) else None
+        numbers = math.prod(query.shape[:-1]) * keys * self.hidden_dim
+        if inductor.serves(query, numbers):
+            return "pair by pair, in a kernel that torch's compiler writes for this GPU"
+        if not serves(query, numbers):
+            return None
+        return f"of two exponentials, a product and a division for each pair, {compiler.how('additive')}"
 
 
 @scores.register("cosine")

@@ -3,8 +3,8 @@
 The paths give the same numbers. "explicit" forms every weight and can do everything; "fused" is
 `scaled_dot_product_attention`; "blocked" makes the weights of some queries at a time; "ragged" is fused over each
 item's own keys, "windowed" over each block's own window; "compiled" is one loop for all of these, where a C++ compiler
-could build it; "linear" never forms queries × keys; "additive" makes an
-additive score without its table of pairs × hidden units, and goes on as "explicit" does.
+could build it; "linear" never forms queries × keys; "additive" makes an additive score without its table of pairs ×
+hidden units, and goes on as "explicit" does.
 """
 
 from dataclasses import dataclass
@@ -86,10 +86,9 @@ def choose(facts: Facts) -> Choice:
     if facts.is_linear and facts.dropout == 0 and not against:
         return Choice("linear", ("a product of feature maps normalised by its sum is read without queries × keys",))
     if facts.additive is not None:
-        made = "of two exponentials, a product and a division for each pair"
         taken = "weighed and read as they are made" if facts.in_a_loop else "made for some queries at a time"
         parts = (f"there are many weights: they are {taken}",) if facts.rows else ()
-        return Choice("additive", (f"the score {facts.score!r} is made {made}, {facts.additive}", *parts))
+        return Choice("additive", (f"the score {facts.score!r} is made {facts.additive}", *parts))
     if not facts.is_dot:
         against.append(f"the score {facts.score!r} is not a dot product")
     if not facts.is_softmax:
