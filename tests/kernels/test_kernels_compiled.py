@@ -1,6 +1,9 @@
 """attend with the compiled loop for dot products: when it is taken, with which mask, and what is told."""
 
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ import torch
 import regard
 from reference.attention import plain_attend
 from regard import explain, masks
+from regard.attention.heads import SelfHeads, Sight
 from regard.attention.masks import Sizes
 from regard.attention.seen import apart
 from regard.kernels import compiler, dot
@@ -270,3 +274,43 @@ def test_statistics_at_once_are_those_made_later(name, learned):
 def test_shapes_without_content_are_judged_as_if_they_were_on_a_processor():
     query, key, value = (one.detach().to("meta") for one in tensors())
     assert explain(query, key, value, mask=masks.causal()).path == "compiled"
+
+
+def test_loops_are_found_where_text_is_ascii():
+    """Their sources are UTF-8 whatever the locale (B31): building a loop's name must not read them otherwise."""
+    told = subprocess.run(
+        [sys.executable, "-c", "from regard.kernels import compiler; print(compiler.library('dot') is not None)"],
+        env={**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "True\n"
+
+
+@pytest.mark.parametrize("biased", (False, True), ids=("", "bias"))
+@pytest.mark.parametrize("seen", ("all", "causal", "kept", "kept by item"))
+def test_layers_look_by_the_loop_where_it_is_worth_it(seen, biased, monkeypatch):
+    """The same context and gradients as by torch's kernel; a query that sees nothing reads 0."""
+    generator = torch.Generator().manual_seed(0)
+    heads, x = SelfHeads(12, 4, key_heads=2).double(), torch.randn(3, 7, 12, generator=generator, dtype=torch.float64)
+    keep = {"kept": torch.rand(1, 1, 7, 7, generator=generator) > 0.4, "kept by item": torch.ones(3, 1, 1, 7).bool()}
+    kept = keep.get(seen)
+    if kept is not None:
+        kept[-1, 0, 0] = False
+    bias = torch.randn(1, 4, 7, 7, generator=generator, dtype=torch.float64).requires_grad_() if biased else None
+    wanted = [one for one in (*heads.parameters(), bias) if one is not None]
+    attention, taken = dot.attention, []
+    monkeypatch.setattr(dot, "attention", lambda *given, **named: taken.append(1) or attention(*given, **named))
+
+    def looked(worth):
+        monkeypatch.setattr(dot, "worth", lambda *_: worth)
+        query, keys = heads.project(x, None)
+        context = heads(query, keys, Sight(kept, seen == "causal", bias)).context
+        return context, *torch.autograd.grad(context.square().sum(), wanted)
+
+    expected = looked(False)
+    assert not taken
+    for one, other in zip(looked(True), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    assert taken

@@ -22,6 +22,7 @@ from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
 from regard.kernels import dot
+from regard.kernels.calls import is_readable, is_real
 
 Turn = Callable[[Tensor], Tensor]
 
@@ -63,7 +64,7 @@ class Sight:
         self.sighted: Tensor | None = None
         if keep is not None:
             sighted = keep.any(-1, keepdim=True)
-            if torch.compiler.is_compiling() or not bool(sighted.all()):
+            if not is_readable(sighted) or not bool(sighted.all()):
                 self.sighted = sighted
 
     def anew(self) -> "Sight":
@@ -162,17 +163,19 @@ class Heads(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
             return self._plainly(query, keys, sight, dropout, torch.compiler.is_compiling())
-        context = self._looped(query, keys, sight) if sight.keep is None else None
+        context = self._looped(query, keys, sight)
         if context is None:
             context = self._fused(query, keys, sight)
         return Attended(context, source=self._source(lambda: self._plainly(query, keys, sight)))
 
     def _looped(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor | None:
-        """By the compiled loop, where it takes the call."""
-        if not dot.serves(query, keys.key, keys.value):
+        """By the compiled loop, where it takes the call and is faster."""
+        sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
+        given = [one for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None]
+        if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value) or not all(map(is_real, given)):
             return None
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
-        visible = dot.Visible(sight.causal, 0, None, None, None)
+        visible = dot.Visible(sight.causal and sight.keep is None, 0, None, None, sight.keep)
         return dot.attention(query, *keys, visible=visible, bias=sight.bias, scale=scale, dropout=0.0)
 
     def _fused(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor:

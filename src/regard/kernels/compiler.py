@@ -103,11 +103,11 @@ def _refuse_of_others(path: Path) -> None:
 def _tag(source: Path, command: list[str]) -> str:
     """What the built loop depends on: another processor may lack the instructions of this one."""
     told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else []
+    lines = told.read_text(encoding="utf-8", errors="replace").splitlines() if told.exists() else []
     processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    shared = [header.read_text() for header in sorted(source.parent.glob("*.hpp"))]
+    shared = [header.read_text(encoding="utf-8") for header in sorted(source.parent.glob("*.hpp"))]
     parts = [
-        source.read_text(),
+        source.read_text(encoding="utf-8"),
         *shared,
         *command,
         *_COMPILE,
