@@ -282,6 +282,22 @@ def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, 
         torch.testing.assert_close(ours.context[0, others], clean[0, others])
 
 
+@pytest.mark.parametrize("named", ["dot", "cosine", "additive", "location"])
+@pytest.mark.parametrize("content", [torch.nan, torch.inf])
+def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, named, content):
+    """Of cosine too, to which it has no direction, as a query of zeros has none."""
+    torch.manual_seed(0)
+    attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
+    query, key, value = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
+    clean = attention(query, key, value, lengths=torch.tensor([37])).context
+    query[0, 9, 1] = content
+    ours, theirs = both(monkeypatch, lambda: attention(query, key, value, lengths=torch.tensor([37])))
+    torch.testing.assert_close(ours.context, theirs.context, equal_nan=True)
+    assert torch.isnan(ours.context[0, 9]).all()
+    others = [*range(9), *range(10, 29)]
+    torch.testing.assert_close(ours.context[0, others], clean[0, others])
+
+
 def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):
     """The guard of all keys would look; nothing of the windows' path may, for that would cost as much as scoring."""
     monkeypatch.setattr("regard.attention.local.attend", None)

@@ -167,12 +167,11 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
         left, right, factor = score.dot_form(query, ready)
         check_width("key", right, left.shape[-1])
         scores = local.dots(wide(left) if factor == 1 else wide(left) * factor, right, first, window)
-        if right is ready.key:
-            return scores, scores.detach().sum()
-        # What was made of a key need not tell: a vector that is not finite has no direction.
-        return scores, scores.detach().sum() + _met(query, ready, found)
+        # Of a key that is not finite `prepare` made NaN; a query may have become 0, where it gives a direction alone.
+        return scores, scores.detach().sum() + wide(query.detach()).sum()
     if isinstance(score, Location):
-        return found.of(score(query, ready), ready.key.shape[1]), _met(query, ready, found)
+        seen = local.mix(wide(found.keep.to(query.dtype)), ready.key.detach(), first)
+        return found.of(score(query, ready), ready.key.shape[1]), seen.sum() + wide(query.detach()).sum()
     flat, keys = ready.projected.flatten(0, 1), ready.key.shape[1]
     strange = [wide(query.detach()).sum()]
 
@@ -187,9 +186,3 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
     # The windows of all queries side by side may be much larger than all keys.
     scores = some(slice(None)) if numbers < rows.MANY else rows.by_rows(some, query.shape[1], numbers, draws=False)
     return scores, scores.detach().sum() + torch.stack(strange).sum()
-
-
-def _met(query: Tensor, ready: Prepared, found: Places) -> Tensor:
-    """A number that is not finite if a query or a key that one sees is not."""
-    seen = local.mix(wide(found.keep.to(query.dtype)), ready.key.detach(), found.first)
-    return seen.sum() + wide(query.detach()).sum()
