@@ -1,11 +1,12 @@
-"""Updates a second at nanoGPT's size for a CPU, beside nanoGPT's own model: equal weights, the same windows, in turns.
+"""Updates a second at nanoGPT's sizes, beside nanoGPT's own model: equal weights, the same windows, in turns.
 
     curl -O https://raw.githubusercontent.com/karpathy/nanoGPT/master/model.py
     python benchmarks/language_step.py model.py [--json] [--quick]
 
 An update is what each trains by: windows drawn from a text, the loss, its gradient, clipped at 1, and a step of AdamW
-(nanoGPT's loop with its own `configure_optimizers`; regard's `Updater`). In the second row both have regard's AdamW.
-Before anything is timed both must give one loss.
+(nanoGPT's loop with its own `configure_optimizers`; regard's `Updater`). In every second row both have regard's AdamW.
+Before anything is timed both must give one loss. The sizes are those that nanoGPT's README has for a CPU, and those
+that it has for its first model on a GPU, with a batch for a CPU (4 windows instead of 64). All takes some two minutes.
 """
 
 import argparse
@@ -30,22 +31,24 @@ from turns import in_turns, tell
 
 
 class Sizes(NamedTuple):
-    """Of the model and its batches; characters."""
+    """Of the model and its batches; characters. And how many updates each side makes in a round."""
 
-    layers: int = 4
-    heads: int = 4
-    dim: int = 128
-    context: int = 64
-    batch: int = 12
-    vocabulary: int = 65
+    layers: int
+    heads: int
+    dim: int
+    context: int
+    batch: int
+    vocabulary: int
+    updates: int
 
 
-TOY = Sizes(2, 2, 8, 5, 3, 11)
+ROWS = {"4 x 128": Sizes(4, 4, 128, 64, 12, 65, 10), "6 x 384": Sizes(6, 6, 384, 256, 4, 65, 2)}
+TOY = {"toy": Sizes(2, 2, 8, 5, 3, 11, 2)}
 TRAINING = TrainingSettings(learning_rate=1e-3, beta2=0.99, weight_decay=0.1, clip=1.0)
 
 
 def nanogpt(file: Path, sizes: Sizes) -> Any:
-    """NanoGPT's model with the settings that its README has for a CPU."""
+    """NanoGPT's model of these sizes, without biases and dropout as its README has it for a CPU."""
     spec = importlib.util.spec_from_file_location("nanogpt", file)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{file} is not a Python file; give nanoGPT's model.py")
@@ -114,21 +117,21 @@ def our_side(model: TransformerLanguageModel, data: WindowBatches, plan: list[li
     return lambda: [updater.update([indices], 1e-3, "benchmark") for indices in plan]
 
 
-def compare(file: Path, sizes: Sizes, own: bool, updates: int, rounds: int) -> dict[str, Any]:
+def compare(file: Path, name: str, sizes: Sizes, own: bool, rounds: int) -> dict[str, Any]:
     """One row of the table.
 
     Args:
         file: nanoGPT's model.py.
+        name: of the row.
         sizes: of the model.
         own: whether theirs has its own optimizer, or regard's.
-        updates: of each side in a round.
         rounds: of turns.
     """
     theirs = nanogpt(file, sizes)
     ours = same_weights(theirs, sizes)
     text = np.random.default_rng(0).integers(4, sizes.vocabulary, 10_000)
     data = WindowBatches(text, sizes.context, sizes.batch, seed=0)
-    plan = list(data.plan(0))[:updates]
+    plan = list(data.plan(0))[: sizes.updates]
     with torch.no_grad():
         ids = data.load(plan[0]).ids
         one, found = theirs(ids[:, :-1], ids[:, 1:].contiguous())[1], ours(ids)
@@ -137,7 +140,7 @@ def compare(file: Path, sizes: Sizes, own: bool, updates: int, rounds: int) -> d
     optimizer = theirs.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu") if own else make_optimizer(theirs, TRAINING)
     sides = {"nanogpt": their_side(theirs, data, plan, optimizer), "regard": our_side(ours, data, plan)}
     seconds = in_turns(sides, rounds)
-    row: dict[str, Any] = {"optimizer": "each its own" if own else "regard's for both"}
+    row: dict[str, Any] = {"model": name, "optimizer": "each its own" if own else "regard's for both"}
     for side in sides:
         row[f"{side} updates/s"] = len(plan) / seconds[side]["processor"]
     for kind in ("processor", "clock"):
@@ -153,8 +156,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    sizes, updates, rounds = (TOY, 2, 1) if given.quick else (Sizes(), 10, given.rounds)
-    tell([compare(given.model, sizes, own, updates, rounds) for own in (True, False)], given.json)
+    rows, rounds = (TOY, 1) if given.quick else (ROWS, given.rounds)
+    kinds = [(name, sizes, own) for name, sizes in rows.items() for own in (True, False)]
+    tell([compare(given.model, *kind, rounds) for kind in kinds], given.json)
 
 
 if __name__ == "__main__":
