@@ -1,5 +1,8 @@
 """Masks: one polarity, one meaning, and errors instead of guesses."""
 
+import math
+
+import jaxtyping
 import pytest
 import torch
 
@@ -173,3 +176,17 @@ def test_ragged_items_look_at_themselves():
         masks.ragged(torch.ones(2, 3, dtype=torch.long))
     with pytest.raises(MaskError, match="between 0 and the 3 keys"):
         masks.ragged([4]).draw(Sizes(1, 1, 3, 3), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("queries", (5, 61, 301))  # each path of its own
+@pytest.mark.parametrize("sides", ((2.5, 0.0), (math.inf, 0), (10**30, 1)))
+def test_a_windows_sides_may_be_any_numbers(sides, queries):
+    x = torch.randn(2, queries, 3, generator=torch.Generator().manual_seed(0))
+    whole = [int(min(side, queries)) for side in sides]
+    jaxtyping.config.update("jaxtyping_disable", True)  # they are told to be whole
+    try:
+        window = masks.window(*sides)
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    found, expected = (attend(x, x, x, mask=each).context for each in (window, masks.window(*whole)))
+    torch.testing.assert_close(found, expected)

@@ -283,6 +283,7 @@ def window(left: int, right: int, anchor: str = "end") -> Mask:
     """A query sees its own position, `left` before it and `right` after it: `window(2, 0)` shows 3 keys."""
     if left < 0 or right < 0:
         raise MaskError(f"a window's sides count positions from 0; they were left={left}, right={right}")
+    left, right = (int(min(side, 2**40)) for side in (left, right))  # "inf" is beyond every key, too
     return Window(left, right, _check_anchor(anchor))
 
 
