@@ -1,6 +1,8 @@
 """Additive scores from two exponentials: the pair-by-pair reference's numbers, whatever the inputs, by both loops."""
 
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -384,3 +386,20 @@ def test_it_is_built_once_and_announced(fresh, monkeypatch, tmp_path, capfd):
     assert compiler.library("additive") is not None
     assert capfd.readouterr().err == ""
     assert [path.suffix for path in (tmp_path / "regard").iterdir()] == [".so"]
+
+
+@needs_compiler
+def test_a_loop_without_memory_is_an_error_and_not_the_end_of_the_program():
+    code = """
+import resource, torch, regard
+query, key = torch.randn(1, 1, 64, 512), torch.randn(1, 1, 2**16, 512)
+regard.attend(query, key[:, :, :64], key[:, :, :64])  # what is loaded once is loaded
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + 100 * 2**20, -1))
+try:
+    regard.attend(query, key, key)
+except MemoryError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "found no memory" in done.stdout, done.stderr

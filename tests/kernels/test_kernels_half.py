@@ -215,3 +215,11 @@ def test_it_serves_half_precision_on_processors_only(monkeypatch):
             half.forward(*sides(1, 1, 1, 2, 3, 4, 5, torch.bfloat16), **PLAIN)
     finally:
         half._library.cache_clear()
+
+
+def test_visible_scores_that_are_all_minus_infinity_read_nothing(unit):
+    """As by the loop of float32; bfloat16 holds −inf, float16's two halves make a NaN of it."""
+    query = torch.ones(1, 2, 37, 32, dtype=torch.bfloat16)
+    key, value = torch.full_like(query, -torch.inf), torch.ones_like(query)
+    context, logarithm = half.forward(query, key, value, causal=False, offset=0, window=None, lengths=None, scale=1.0)
+    assert (context == 0).all() and (logarithm == -torch.inf).all()

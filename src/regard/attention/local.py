@@ -113,7 +113,7 @@ class Predictive(nn.Module):
         rows = query  # one of padding that is not finite must not touch the gradient of W and v
         if not is_plain(query) or not bool(torch.isfinite(wide(query.detach()).sum())):
             rows, _ = finite_rows(query)
-        share = torch.sigmoid(wide(self.vector(self.hidden(rows).tanh_())).squeeze(-1))
+        share = torch.sigmoid(wide(self.vector(torch.tanh(self.hidden(rows)))).squeeze(-1))
         center = lengths.to(query.device).unsqueeze(-1) * share
         mask = masks.around(center, self.radius) & masks.padding(lengths)
         return Focus(center, mask, self.refocus(center))

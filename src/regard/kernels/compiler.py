@@ -16,6 +16,7 @@ import sys
 import warnings
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from regard.files import replacing
 
@@ -68,7 +69,7 @@ def library(name: str) -> ctypes.CDLL | None:
             )
             _build(source, command, built)
         _refuse_of_others(built)
-        return ctypes.CDLL(os.fspath(built))
+        return _Loops(os.fspath(built))
     except (OSError, subprocess.SubprocessError) as error:
         said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or str(error)
         warnings.warn(
@@ -78,6 +79,24 @@ def library(name: str) -> ctypes.CDLL | None:
             stacklevel=2,
         )
         return None
+
+
+class _Loops(ctypes.CDLL):
+    """A built library each of whose calls raises MemoryError where its loop ran out of memory."""
+
+    def __getitem__(self, name: Any) -> Any:
+        function = super().__getitem__(name)
+        asked = super().__getitem__("loops_failed")
+
+        def check(result: Any, called: Any, arguments: Any) -> Any:
+            if asked():
+                raise MemoryError(
+                    f"the loop {name} found no memory to work in; give it fewer items or positions at once"
+                )
+            return result
+
+        function.errcheck = check
+        return function
 
 
 def _folder() -> Path:

@@ -211,12 +211,13 @@ struct Block {
         for (int tile = 0; tile < 2; ++tile) {
             int64_t lanes = std::min<int64_t>(16, count - 16 * tile);
             if (lanes <= 0) return;
-            const __mmask16 none = _mm512_cmple_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile),
-                                                           _mm512_load_si512(seen.start + 16 * tile));
-            // Visible scores that are all −inf have no softmax.
+            // Who sees nothing reads 0, and so does one whose visible scores are all −inf.
+            const __mmask16 blind = _mm512_cmple_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile),
+                                                            _mm512_load_si512(seen.start + 16 * tile));
             const __mmask16 lost = _mm512_cmp_ps_mask(maximum[tile], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ) &
-                                   _mm512_cmp_ps_mask(sums[tile], sums[tile], _CMP_EQ_OQ) & ~none;
-            __m512 total = _mm512_mask_mov_ps(sums[tile], lost, _mm512_set1_ps(NAN));
+                                   _mm512_cmp_ps_mask(sums[tile], sums[tile], _CMP_EQ_OQ);
+            const __mmask16 none = blind | lost;
+            const __m512 total = sums[tile];
             __m512 logs = logarithm(total) + maximum[tile] * scale * kLogTwo;
             logs = _mm512_mask_mov_ps(logs, none, _mm512_set1_ps(-INFINITY));
             _mm512_mask_storeu_ps(logsumexp + 16 * tile, lanes == 16 ? 0xffff : (1 << lanes) - 1, logs);

@@ -199,9 +199,9 @@ bool forward(const Sizes& s, const T* query, const T* key, const T* value, const
         for (int64_t item = begin; item < end; ++item) {
             int64_t b = item / s.heads, h = item % s.heads, pairs = s.keys - s.early;
             for (int64_t f = 0; f < s.width; ++f) {
-                const T* row = before + (item * s.width + f) * columns;
-                for (int64_t c = 0; c < V; ++c) w.sums[f * V + c] = before && c < s.value_width ? row[c] : T(0);
-                w.ones[f] = before ? row[s.value_width] : T(0);
+                const T* row = before ? before + (item * s.width + f) * columns : nullptr;
+                for (int64_t c = 0; c < V; ++c) w.sums[f * V + c] = row && c < s.value_width ? row[c] : T(0);
+                w.ones[f] = row ? row[s.value_width] : T(0);
             }
             for (int64_t at = 0; at < s.early; at += kChunk) {
                 int64_t count = std::min(kChunk, s.early - at);

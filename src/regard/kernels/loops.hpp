@@ -6,8 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <type_traits>
@@ -23,22 +25,35 @@ namespace loops {
 
 constexpr int64_t kEach = 1 << 20;  // a thread is worth its start above so many operations
 
+// Whether a loop of this thread ran out of memory. An exception must not leave a loop: Python cannot catch it, and the
+// program would end. `compiler.py` asks after each call.
+inline thread_local bool failed = false;
+
 // work(begin, end) over 0 … size, in parts that begin at multiples of step; `cost` is in operations.
 template <typename Work>
 void share(int64_t size, int64_t step, int64_t threads, int64_t cost, const Work& work) {
     int64_t steps = (size + step - 1) / step;
     threads = std::max<int64_t>(1, std::min({threads, steps, 1 + cost / kEach}));
+    std::atomic<bool> broken{false};
+    auto safe = [&](int64_t begin, int64_t end) {
+        try {
+            work(begin, end);
+        } catch (const std::bad_alloc&) {
+            broken = true;
+        }
+    };
     std::vector<std::thread> others;
     for (int64_t n = 1; n < threads; ++n) {
         int64_t begin = steps * n / threads * step, end = std::min(size, steps * (n + 1) / threads * step);
         try {
-            others.emplace_back(work, begin, end);
-        } catch (const std::system_error&) {  // no thread is to be had: this one does it
-            work(begin, end);
+            others.emplace_back(safe, begin, end);
+        } catch (const std::exception&) {  // no thread, or no place to note it, is to be had: this one does it
+            safe(begin, end);
         }
     }
-    work(0, threads > 1 ? steps / threads * step : size);
+    safe(0, threads > 1 ? steps / threads * step : size);
     for (auto& other : others) other.join();
+    if (broken) failed = true;
 }
 
 // --- vectors --------------------------------------------------------------------------------------------------------
@@ -269,3 +284,10 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, i
 }
 
 }  // namespace loops
+
+// Whether a loop has failed since the last time that somebody asked.
+extern "C" inline __attribute__((used)) int loops_failed() {
+    bool was = loops::failed;
+    loops::failed = false;
+    return was;
+}

@@ -188,7 +188,7 @@ void read(int64_t slots, int64_t width, float scale, const float* query, const f
     float most = -std::numeric_limits<float>::infinity();
     for (int64_t s = 0; s < slots; ++s) {
         weights[s] = weights[s] * scale + (bias ? bias[s] : 0);
-        most = weights[s] <= most ? most : weights[s];  // a NaN stays
+        most = weights[s] <= most ? most : weights[s];  // a NaN shows in the total
     }
     each(0, slots, weights, weights, weights, [=](V x, V) { return exponential<float>(x - most); });
     float total = 0;
