@@ -292,7 +292,8 @@ def test_the_ledger_the_family_and_the_worked_numbers_print(regard):
     assert "0.1429" in own and "0.6838" not in own  # seven equal weights
     # The fast path of dot products, with a C++ compiler and without.
     assert regard("explain", "--mask", "causal").stdout.startswith(("path: compiled", "path: fused"))
-    costly = regard("explain", "--query", "1,8,16384,64", "--key", "1,8,16384,64", "--normalizer", "sparsemax", "--cost")
+    sizes = ("--query", "1,8,16384,64", "--key", "1,8,16384,64")
+    costly = regard("explain", *sizes, "--normalizer", "sparsemax", "--cost")
     assert "costs explicit: 550 (1,649 with gradients) billion operations" in costly.stdout  # 4 · 8 · 16,384² · 64
     explained = regard("explain", "--score", "additive(hidden_dim=7)", "--query", "2,3,5", "--key", "2,7,11").stdout
     assert "path: explicit" in explained and "'additive'" in explained
