@@ -64,24 +64,29 @@ extern "C" {
 // Of rows that lie `apart` numbers apart. `banned` is null or has a byte for each choice: what is banned is not chosen,
 // but counts in the sum. Where all is, or all is −inf, the first has −inf; 0 is given where a row has NaN or +inf.
 int first_of_rows(int64_t rows, int64_t choices, int64_t apart, const float* logits, const uint8_t* banned,
-                   int64_t* best, double* log_probability) {
-    std::vector<float> allowed(banned ? choices : 0);
-    for (int64_t r = 0; r < rows; ++r) {
-        const float* row = logits + r * apart;
-        float top = top_of(choices, row);
-        double total = sum_of(choices, row, std::max(top, kLowest));
-        if (top == kInfinite || total != total) return 0;
-        double log_sum = std::max(top, kLowest) + std::log(std::max(total, double(std::numeric_limits<float>::min())));
-        float chosen = top;
-        if (banned) {
-            for (int64_t i = 0; i < choices; ++i) allowed[i] = banned[i] ? -kInfinite : row[i];
-            row = allowed.data();
-            chosen = top_of(choices, row);
+                  int64_t* best, double* log_probability) {
+    int fine = 0;
+    share(1, 1, 1, 0, [&](int64_t, int64_t) {  // which tells of memory that is lacking
+        std::vector<float> allowed(banned ? choices : 0);
+        for (int64_t r = 0; r < rows; ++r) {
+            const float* row = logits + r * apart;
+            float top = top_of(choices, row);
+            double total = sum_of(choices, row, std::max(top, kLowest));
+            if (top == kInfinite || total != total) return;
+            double least = std::numeric_limits<float>::min();
+            double log_sum = std::max(top, kLowest) + std::log(std::max(total, least));
+            float chosen = top;
+            if (banned) {
+                for (int64_t i = 0; i < choices; ++i) allowed[i] = banned[i] ? -kInfinite : row[i];
+                row = allowed.data();
+                chosen = top_of(choices, row);
+            }
+            best[r] = first_of(choices, row, chosen);
+            log_probability[r] = chosen - log_sum;
         }
-        best[r] = first_of(choices, row, chosen);
-        log_probability[r] = chosen - log_sum;
-    }
-    return 1;
+        fine = 1;
+    });
+    return fine;
 }
 
 }  // extern "C"

@@ -202,34 +202,9 @@ void add(int64_t size, const float* more, float* x) {
     for (int64_t i = 0; i < size; ++i) x[i] += more[i];
 }
 
-}  // namespace
-
-extern "C" {
-
-// y = gelu(x), and x becomes its slope there.
-void gelu_and_slope(int64_t size, int64_t threads, float* x, float* y) {
-    share(size, L, threads, size * 16, [=](int64_t begin, int64_t end) {
-        auto one = [](float* from, float* to) {
-            V given = load(from);
-            Normal at = normal(given);
-            store<float>(to, given * at.below);
-            store<float>(from, slope(given, at));
-        };
-        int64_t i = begin;
-        for (; i + L <= end; i += L) one(x + i, y + i);
-        if (i < end) {
-            float from[L] = {}, to[L];
-            std::copy(x + i, x + end, from);
-            one(from, to);
-            std::copy(from, from + (end - i), x + i);
-            std::copy(to, to + (end - i), y + i);
-        }
-    });
-}
-
 // x becomes what the stack makes of it. `shown` receives each layer's queries and what its attention adds, dim numbers
 // each; `bias` is null or has a number for each head and slot.
-void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
+void step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
     int64_t dim = stack->dim, width = stack->width, together = (stack->heads + 2 * stack->key_heads) * width;
     int64_t doubled = stack->activation == kSwiglu ? 2 : 1;
     std::vector<float> room(2 * dim + together + doubled * stack->hidden + past->slots);
@@ -265,15 +240,52 @@ void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t
     stack->norm(dim, x, x);
 }
 
+// Room for vectors may be lacking: see `share`, which tells of it.
+template <typename Work>
+void safely(const Work& work) {
+    share(1, 1, 1, 0, [&](int64_t, int64_t) { work(); });
+}
+
+}  // namespace
+
+extern "C" {
+
+// y = gelu(x), and x becomes its slope there.
+void gelu_and_slope(int64_t size, int64_t threads, float* x, float* y) {
+    share(size, L, threads, size * 16, [=](int64_t begin, int64_t end) {
+        auto one = [](float* from, float* to) {
+            V given = load(from);
+            Normal at = normal(given);
+            store<float>(to, given * at.below);
+            store<float>(from, slope(given, at));
+        };
+        int64_t i = begin;
+        for (; i + L <= end; i += L) one(x + i, y + i);
+        if (i < end) {
+            float from[L] = {}, to[L];
+            std::copy(x + i, x + end, from);
+            one(from, to);
+            std::copy(from, from + (end - i), x + i);
+            std::copy(to, to + (end - i), y + i);
+        }
+    });
+}
+
+void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
+    safely([=] { step(stack, past, bias, threads, x, shown); });
+}
+
 // The logits after one word more: its vector, to which `place` (dim numbers, or null) is added, goes through the stack.
 void language_step(const Stack* stack, const Words* words, const Past* past, const float* bias, int64_t word,
                    const float* place, int64_t threads, float* shown, float* logits) {
-    std::vector<float> x(stack->dim);
-    const float* vector = words->table + word * words->row;
-    float scale = float(words->scale);
-    for (int64_t i = 0; i < stack->dim; ++i) x[i] = vector[i * words->column] * scale + (place ? place[i] : 0);
-    stack_step(stack, past, bias, threads, x.data(), shown);
-    words->readout(x.data(), logits, threads);
+    safely([=] {
+        std::vector<float> x(stack->dim);
+        const float* vector = words->table + word * words->row;
+        float scale = float(words->scale);
+        for (int64_t i = 0; i < stack->dim; ++i) x[i] = vector[i * words->column] * scale + (place ? place[i] : 0);
+        step(stack, past, bias, threads, x.data(), shown);
+        words->readout(x.data(), logits, threads);
+    });
 }
 
 }  // extern "C"
