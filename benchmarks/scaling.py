@@ -359,7 +359,7 @@ def picture(found: Row, path: str) -> None:
                 panel.plot(LENGTHS, line, color="0.8", zorder=0, linewidth=4)
             panel.set_ylim(low, high)
             if panel.get_legend_handles_labels()[0]:
-                panel.legend(fontsize=6)
+                panel.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.savefig(path)
 
 
