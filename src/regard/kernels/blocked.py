@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from regard.kernels.once import once
 from regard.kernels.sdpa import fused, prepared, ungrouped
 
 _BLOCK = 2**19  # weights at a time: what stays in a cache of the second or third level
@@ -102,7 +102,7 @@ class _Blocked(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @once("attention by blocks; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context = ctx.saved_tensors
         call: _Call = ctx.call

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.kernels.computer_backwards import Backwards
 from regard.kernels.computer_forwards import Forwards, Layout
+from regard.kernels.once import once
 
 __all__ = ["Layout", "computer"]
 
@@ -60,7 +60,7 @@ class _Computer(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
-    @once_differentiable
+    @once("a computer over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
         with np.errstate(all="ignore"):

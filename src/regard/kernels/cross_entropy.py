@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.errors import ShapeError
 from regard.kernels import compiler
 from regard.kernels.calls import is_plain
+from regard.kernels.once import none_of
 
 _NAME = "cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster
@@ -78,13 +79,8 @@ class _CrossEntropy(torch.autograd.Function):
         return times_upstream(gradient, none, upstream), None, None, None, None
 
 
-def none_of(logits: Float[Tensor, "tokens choices"]) -> Float[Tensor, "0 choices"]:
-    """No row of them: it holds nothing, and still depends on them."""
-    return logits[:0].clone()
-
-
 def times_upstream(
-    gradient: Float[Tensor, "tokens choices"], none: Float[Tensor, "0 choices"], upstream: Float[Tensor, ""]
+    gradient: Float[Tensor, "tokens choices"], none: Float[Tensor, " 0"], upstream: Float[Tensor, ""]
 ) -> Float[Tensor, "tokens choices"]:
     """What comes back to the logits, from a gradient that was made with the loss.
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from regard.kernels.once import none_of, once
 
 
 class Run(NamedTuple):
@@ -55,12 +56,13 @@ def run(
         attended: `h̃[t−1]` before the first step.
         bound: slots that a step looks back at, the last ones; None: all of them.
     """
-    return Run(*_Run.apply(bound, gates, queries, recurrent, key_weight, vector, tape, key, attended))
+    none = none_of(gates, queries, tape, key)
+    return Run(*_Run.apply(bound, none, gates, queries, recurrent, key_weight, vector, tape, key, attended))
 
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, bound: int | None, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, bound: int | None, none: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         gates, queries, recurrent, key_weight, vector, before, key, attended = given
         (batch, time, attention), slots, width = queries.shape, before.shape[1], attended.shape[1]
         tape = gates.new_empty(batch, slots + time, 2 * width)
@@ -93,15 +95,15 @@ class _Run(torch.autograd.Function):
             torch.mul(leaving, cell.tanh(), out=here[:, :width])  # eq. 9
             torch.mm(here[:, :width], key_onto, out=keys[:, slots + step])
         ctx.bound, ctx.looks, ctx.sizes = bound, looks, (batch, time, slots, width, attention)
-        ctx.save_for_backward(gates, queries, recurrent, key_weight, vector, tape, keys, read, attended)
+        ctx.save_for_backward(gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, none)
         ctx.set_materialize_grads(False)
         last = read[-1, :, :width] if time else attended
         return tape[:, slots:].clone(), keys[:, slots:].clone(), last.clone()
 
     @staticmethod
-    @once_differentiable
+    @once("an LSTMN over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
-        gates, queries, recurrent, key_weight, vector, tape, keys, read, attended = ctx.saved_tensors
+        gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, _ = ctx.saved_tensors
         batch, time, slots, width, attention = ctx.sizes
         above, above_key, above_read = upstream
         entering = torch.empty_like(gates)  # to the gates' sums
@@ -168,6 +170,7 @@ class _Run(torch.autograd.Function):
         first = looked[:, :slots].bmm(into)
         before = carried.mm(recurrent[4 * width :]) if time else above_read
         return (
+            None,
             None,
             entering.transpose(0, 1),
             asking.transpose(0, 1),

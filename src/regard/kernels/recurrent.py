@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.kernels.calls import is_plain
+from regard.kernels.once import none_of, once
 
 
 class Layout(NamedTuple):
@@ -68,13 +68,13 @@ def sequence(
         backwards: read each row from its last real position to its first.
     """
     layout = Layout.of(lengths, inputs.shape[1], backwards)
-    outputs, *last = _Sequence.apply(layout, inputs, *weights, *state)
+    outputs, *last = _Sequence.apply(layout, none_of(inputs), inputs, *weights, *state)
     return outputs, tuple(last)
 
 
 class _Sequence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, layout: Layout, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, layout: Layout, none: Tensor, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         weight, recurrent, bias, recurrent_bias, *state = given
         read = inputs.flatten(0, 1).index_select(0, layout.places)
         gates = torch.addmm(bias, read, weight.t())
@@ -82,27 +82,28 @@ class _Sequence(torch.autograd.Function):
         run = _gru if len(state) == 1 else _lstm
         saved = run(layout, gates, first, recurrent.t(), recurrent_bias)
         ctx.layout, ctx.shape, ctx.parts = layout, inputs.shape, len(state)
-        ctx.save_for_backward(weight, recurrent, read, *first, *saved)
+        ctx.save_for_backward(weight, recurrent, read, *first, *saved, none, bias, recurrent_bias, *state)
         outputs = inputs.new_zeros(inputs.shape[0] * inputs.shape[1], recurrent.shape[1])
         outputs.index_copy_(0, layout.places, saved[0])
         return outputs.view(*inputs.shape[:2], -1), *_last(layout, first, saved)
 
     @staticmethod
-    @once_differentiable
+    @once("a GRU or LSTM over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
         weight, recurrent, read, *rest = ctx.saved_tensors
-        first, saved = rest[: ctx.parts], rest[ctx.parts :]
+        first, saved = rest[: ctx.parts], rest[ctx.parts : ctx.parts + 3]
         above = upstream[0].flatten(0, 1).index_select(0, layout.places)
         onward = [part.index_select(0, layout.order) for part in upstream[1:]]
         run = _gru_backwards if ctx.parts == 1 else _lstm_backwards
         entering, carried = run(layout, above, onward, first, saved, recurrent)
         earlier = [saved[0][before] for here, before in layout.steps() if here.start]
         hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
-        own = entering.mm(weight) if ctx.needs_input_grad[1] else None
+        own = entering.mm(weight) if ctx.needs_input_grad[2] else None
         inputs = None if own is None else own.new_zeros(ctx.shape).flatten(0, 1).index_copy_(0, layout.places, own)
         starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in onward]
         return (
+            None,
             None,
             None if inputs is None else inputs.view(ctx.shape),
             entering.t().mm(read),

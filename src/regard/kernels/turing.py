@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.kernels.arrays import Array, inverse_length, softmax, softmax_back
 from regard.kernels.cell import Cell, CellStep
+from regard.kernels.once import once
 
 
 class Layout(NamedTuple):
@@ -117,7 +117,7 @@ class _Machine(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
-    @once_differentiable
+    @once("a machine over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
         with np.errstate(over="ignore", invalid="ignore"):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
 from regard.kernels import cross_entropy as kernel
+from regard.kernels.once import none_of
 
 IGNORED = -100
 
@@ -71,7 +72,7 @@ def smoothed_cross_entropy(
         smoothing: ε, the share given to all choices alike, from 0 up to 1.
         ignored: the target that marks a row to leave out.
     """
-    none = kernel.none_of(logits)
+    none = none_of(logits)
     total: Tensor = _SmoothedCrossEntropy.apply(logits, none, targets, _share(smoothing), ignored)
     return total
 
