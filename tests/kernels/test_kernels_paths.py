@@ -171,6 +171,15 @@ def test_windowed(monkeypatch, left, right):
     assert_same(ours, theirs, [query, key, value])
 
 
+def test_windowed_refuses_a_second_derivative_though_none_comes_from_above():
+    """The gradient of a sum needs no gradient itself."""
+    query, key, value = tensors(KEYS, KEYS)
+    context = windowed(query, key, value, left=1, right=2, scale=1.0)
+    (slope,) = torch.autograd.grad(context.sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"^attention over a window has no second derivatives; attend\(…, refocus="):
+        slope.sum().backward()
+
+
 LARGE = 257
 
 

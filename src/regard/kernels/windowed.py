@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from regard.kernels.once import once
 from regard.kernels.sdpa import prepared, ungrouped
 
 _ROWS = 64  # queries of a block at least; it computes left + right keys more than its queries see
@@ -105,7 +105,7 @@ class _Windowed(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @once("attention over a window; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cut: _Cut = ctx.cut
         query, key, value, context = (tensor.flatten(0, 1) for tensor in ctx.saved_tensors)
