@@ -1,5 +1,6 @@
 """`regard train reading --data`, `answer`, `evaluate` and `show` of a reader that points, on a tiny run."""
 
+import gzip
 import json
 
 import pytest
@@ -52,6 +53,11 @@ def test_a_question_in_is_a_line_out_k8(regard, trained, file, tmp_path):
             == [each["sentence"] for each in one["read"]]
             == ["Zoë 🙂 wrote “On  Light” in Bern.", "Ben left."]
         )
+    for name in ("train.JSON", "train.Json.GZ"):
+        path = tmp_path / name
+        path.write_bytes((gzip.compress if name.endswith("GZ") else bytes)(file.read_bytes()))
+        answered = regard("answer", trained, path, "--format", "jsonl").stdout.splitlines()
+        assert [json.loads(line)["answer"] for line in answered] == [one["answer"] for one in told]
     lines = regard("answer", trained, file).stdout.splitlines()
     assert [line.split("\t")[0] for line in lines] == [" ".join(one["answer"].split()) for one in told]
     path = tmp_path / "stories.txt"

@@ -44,6 +44,19 @@ def test_a_picture_in_is_a_line_out_whatever_the_picture_k8(regard, captions, fo
     ]
 
 
+def test_paths_come_from_standard_input_a_line_each_k8(regard, captions, folder):
+    told = regard("caption", captions, folder, "--format", "tsv", code=1).stdout
+    wide, bad = folder / "a wide.png", folder / "c.png"
+    from_pipe = regard("caption", captions, "-", "--format", "tsv", stdin=f"{folder}\n".encode(), code=1)
+    assert from_pipe.stdout == told
+    lines = told.splitlines()
+    some = regard("caption", captions, bad, "-", "--format", "tsv", stdin=f"{wide}\r\n{bad}".encode(), code=1)
+    assert some.stdout.splitlines() == [lines[2], lines[0], lines[2]]
+    assert regard("caption", captions, "-", stdin=b"").stdout == ""
+    blank = regard("caption", captions, "-", stdin=f"{wide}\n\n".encode(), code=1)
+    assert "standard input, line 2 is empty; the path of a picture is expected" in blank.stderr and not blank.stdout
+
+
 def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_path):
     out = tmp_path / "out.jsonl"
     told = "--format", "jsonl", "--looks", "--beam", 3, "--out", out
@@ -71,6 +84,9 @@ def test_names_that_are_not_utf8_are_written_as_escapes_b31(regard, captions, fo
     bad, cut = out.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     assert "old/b\\udcff.jpg\t" in bad and "old/c d.jpg\t" in cut
     assert "b\\udcff.jpg: " in page.read_text(encoding="utf-8")
+    named = os.fsencode(pictures) + b"/b\xff.jpg\n"
+    regard("caption", captions, "-", "--format", "tsv", "--out", out, stdin=named)
+    assert out.read_text(encoding="utf-8") == f"{bad}\n"
 
 
 def test_looks_are_drawn_over_the_picture(regard, captions, folder, tmp_path):

@@ -26,6 +26,11 @@ def test_one_line_in_is_one_line_out_k8(regard, copier, tmp_path):
     regard("solve", copier, given, "--out", tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == answers
     assert "is the input itself" in regard("solve", copier, given, "--out", given, code=2).stderr
+    given.write_bytes(b"")
+    nothing = regard("solve", copier, given, "--out", tmp_path / "none.txt")
+    assert nothing.stderr == f"{given} has no lines; there is nothing to solve\n" and not nothing.stdout
+    assert (tmp_path / "none.txt").read_bytes() == b""
+    assert regard("solve", copier, given, "--quiet").stderr == ""
 
 
 def test_a_bad_line_is_named(regard, copier, tmp_path):

@@ -157,5 +157,13 @@ def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):
     assert told in regard("train", "tagging", *given, "--run", tmp_path / "run", code=code).stderr
 
 
+def test_copies_of_one_sentence_are_not_told_to_need_a_larger_share_alone(regard, tmp_path):
+    one = "1\tDogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    (tmp_path / "same.conllu").write_text(one * 20, encoding="utf-8")
+    told = regard("train", "tagging", f"data.treebank={tmp_path / 'same.conllu'}", "--run", tmp_path / "run", code=1)
+    assert "20 sentences (1 of them different; copies of one are all in one part)" in told.stderr
+    assert "Give more different ones" in told.stderr
+
+
 def test_a_run_of_another_task_is_refused(regard, trained):
     assert "needs one of masked" in regard("fill", trained, "a", code=2).stderr

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from regard.data.labelled import labels_of, part_of, read_labelled
+from regard.data.labelled import labels_of, none_for, part_of, read_labelled
 from regard.data.labelled_settings import ClassificationData, LabelledSettings
 from regard.data.sentences import SentenceBatches
 from regard.errors import ConfigError, DataError
@@ -109,6 +109,21 @@ def test_the_split_is_of_the_text_alone():
     assert counts["test"] == pytest.approx(600, abs=70) and counts["validation"] == pytest.approx(300, abs=50)
     # Known ones, so that no version of this moves sentences from training to test.
     assert [part_of(text, 0.1, 0.1) for text in "bcd"] == ["training", "validation", "test"]
+
+
+def test_a_part_without_a_text_says_why_and_what_helps():
+    copies = none_for("validation", ["A  Film", "a film", "a\tFILM", "it"])
+    assert copies == (
+        "4 sentences (2 of them different; copies of one are all in one part) are too few: none of them is for "
+        "validation. Give more different ones, or it a larger share: data.validation_share"
+    )
+    assert none_for("test", ["a", "b"]) == (
+        "2 sentences are too few: none of them is for test. Give more different ones, or it a larger share: "
+        "data.test_share"
+    )
+    assert none_for("training", ["c"]).endswith(
+        "smaller shares to the other parts: data.validation_share, data.test_share"
+    )
 
 
 @needs_shared

@@ -158,6 +158,13 @@ def test_squad_1_and_2_are_read(tmp_path):
     assert untold.answers is None
 
 
+@pytest.mark.parametrize("answers", [{"answers": None}, {"answers": []}, {}])
+def test_an_impossible_question_has_no_answers_however_that_is_written(tmp_path, answers):
+    none = {"id": "q2", "question": "Who burnt it?", "is_impossible": True, **answers}
+    [[one]] = read_squad(write(tmp_path, squad(none)))
+    assert one.answers == ()
+
+
 @pytest.mark.parametrize(
     ("tree", "told"),
     [
@@ -181,6 +188,14 @@ def test_squad_1_and_2_are_read(tmp_path):
         (squad(asked("Zoë", 0), asked("Zoë", 0)), "question 'q1': an earlier question has the same id"),
         (squad({"id": "q7", "question": "Who?", "answers": []}), "question 'q7': it has no answers"),
         (squad({"id": "q7", "question": "Who?"}), "question 'q7': there is no field 'answers'"),
+        (
+            squad({"id": "q7", "question": "Who?", "answers": None}),
+            "question 'q7', answers: a list is expected, not null",
+        ),
+        (
+            squad({"id": "q7", "question": "Who?", "answers": "", "is_impossible": True}),
+            "question 'q7', answers: a list is expected, not a string",
+        ),
         (squad({"id": "q7", "question": None, "answers": []}), "question: a string is expected, not null"),
         (squad(asked("Zoë", 0), context="\n"), "question 'q1': at answer_start 0 stands"),
         (squad(asked("!", 0), context="!"), "question 'q1': the story is empty"),

@@ -145,10 +145,11 @@ def _stories(given: str) -> "list[Story]":
 
 
 def _questions(given: str) -> "list[Asked]":
+    from regard.data.lines import ending_of
     from regard.data.questions import questions_of
     from regard.data.squad import read_squad
 
-    if given.removesuffix(".gz").endswith(".json"):
+    if ending_of(given) == ".json":
         return [one for group in read_squad(given, told=False) for one in group]
     return [one for story in _stories(given) for one in questions_of(story, told=False)]
 

@@ -1,7 +1,8 @@
 """`regard caption`: one picture in is one caption out."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command
 from regard.cli.console import complain, out, say
-from regard.cli.inputs import refuse_input
+from regard.cli.inputs import STANDARD_INPUT, refuse_input, standard_input
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trai
 Images = Annotated[
     list[Path],
     typer.Argument(
-        metavar="IMAGE…", help="Pictures, or folders of them, taken in the order of names.", show_default=False
+        metavar="IMAGE…|-",
+        help="Pictures, or folders of them, taken in the order of names; - reads such paths from standard input, one a "
+        "line.",
+        show_default=False,
     ),
 ]
 Draw = Annotated[
@@ -46,6 +50,7 @@ _BLANK = str.maketrans("\t\n\r", "   ")
     regard caption runs/captions photo.jpg
     regard caption runs/captions photo.jpg --draw looks.html
     regard caption runs/captions pictures/ --beam 3 --format jsonl --out captions.jsonl
+    find pictures -name '*.png' | regard caption runs/captions - --format tsv
     """,
 )
 def caption(
@@ -73,7 +78,7 @@ def caption(
     features = config_of(run, "captioning").get("model", {}).get("encoder", {}).get("kind") == "features"
     for path in draw or []:
         check_ending(path)  # before the model is loaded
-    paths = list(_files(images, features))
+    paths = list(_files(_named(images), features))
     for written in (*(draw or []), out_):
         refuse_input(written, *paths)
     seen: list[Seen] = []
@@ -92,7 +97,20 @@ def caption(
         raise typer.Exit(FAILED)
 
 
-def _files(given: list[Path], features: bool) -> Iterator[Path]:
+def _named(given: list[Path]) -> Iterator[Path]:
+    """What is named, and for `-` what each line of standard input names, whatever its bytes."""
+    for path in given:
+        if str(path) != "-":
+            yield path
+            continue
+        for number, line in enumerate(standard_input(), start=1):
+            name = line.rstrip(b"\r\n")
+            if not name.strip():
+                raise DataError(f"{STANDARD_INPUT}, line {number} is empty; the path of a picture is expected")
+            yield Path(os.fsdecode(name))
+
+
+def _files(given: Iterable[Path], features: bool) -> Iterator[Path]:
     """The files that are named, and those in folders that are named, by their endings."""
     from regard.data.images import picture
     from regard.data.images.features import ENDINGS

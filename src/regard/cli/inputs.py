@@ -28,7 +28,7 @@ def lines_of(given: str) -> Iterator[str]:
     from regard.data.lines import decode_lines, iterate_lines
 
     if given == "-":
-        return decode_lines(_standard_input(), STANDARD_INPUT)
+        return decode_lines(standard_input(), STANDARD_INPUT)
     if file_of(given) is not None:
         return iterate_lines(given)
     if _is(Path.is_dir, given):
@@ -90,7 +90,7 @@ def one_line(given: str) -> str:
     from regard.data.lines import decode_lines
 
     if given == "-":
-        lines = list(decode_lines(_standard_input(), STANDARD_INPUT))
+        lines = list(decode_lines(standard_input(), STANDARD_INPUT))
         if len(lines) != 1:
             raise ConfigError(f"{STANDARD_INPUT} has {len(lines)} lines; one is expected here")
         return lines[0]
@@ -105,10 +105,15 @@ def _named_like_a_file(path: Path) -> bool:
     text = str(path)
     if any(character.isspace() for character in text):
         return False
-    return text.endswith(_ENDINGS) or (path.parent != Path() and path.parent.is_dir())
+    return text.lower().endswith(_ENDINGS) or (path.parent != Path() and path.parent.is_dir())
 
 
-def _standard_input() -> "ByteStream":
+def standard_input() -> "ByteStream":
+    """The bytes of standard input.
+
+    Raises:
+        DataError: the program was started with it closed.
+    """
     if sys.stdin is None:
         raise DataError(f"{STANDARD_INPUT} is closed; give a text, a file or a pipe")
     return sys.stdin.buffer

@@ -69,7 +69,7 @@ def solve(
 
     Points: a set in is a line out, the numbers of its points from 1. CSV has a point a line, x,y, and an empty line
     between two sets; JSON a list of points, or of sets. Numbers to sort are a set a line. In a terminal the answers are
-    drawn as well.
+    drawn as well. Where nothing is given, nothing is written but a word on standard error.
     """
     from regard.tasks.load import load
     from regard.tasks.runs import config_of
@@ -87,25 +87,31 @@ def solve(
     origin = STANDARD_INPUT if text == "-" else "the text" if file_of(text) is None else text
     solver = load(run, threads=threads)
     if task == "algorithms":
-        _told(solver.stream(lines, origin, together=1 if is_typed(text) else 64), out_)
+        if not _told(solver.stream(lines, origin, together=1 if is_typed(text) else 64), out_):
+            say(f"{origin} has no lines; there is nothing to solve")
         return
     # An endless pipe is kept nowhere: only what will be drawn.
     shown = out_ is None and not draw and sys.stdout is not None and sys.stdout.isatty()
     kept: list[Pointed] | None = [] if draw or shown else None
-    _told(_written(solver, solver.stream(lines, origin, beam), format, kept), out_)
+    if not _told(_written(solver, solver.stream(lines, origin, beam), format, kept), out_):
+        say(f"{origin} has no points; there is nothing to solve")
     if kept:
         _drawn(solver, kept, draw or [])
 
 
-def _told(answers: Iterator[str], path: Path | None) -> None:
-    """Each answer as it comes, or all of them in a file."""
+def _told(answers: Iterator[str], path: Path | None) -> int:
+    """Each answer as it comes, or all of them in a file; how many there were."""
     from regard.files import write_atomically
 
-    if path is None or str(path) == "-":
-        for answer in answers:
-            out(answer)
-    else:
-        write_atomically(path, "".join(f"{answer}\n" for answer in answers))
+    if path is not None and str(path) != "-":
+        lines = [f"{answer}\n" for answer in answers]
+        write_atomically(path, "".join(lines))
+        return len(lines)
+    count = 0
+    for answer in answers:
+        out(answer)
+        count += 1
+    return count
 
 
 def _written(

@@ -128,7 +128,7 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
 
         return config_of(resume)
     assert what is not None
-    if not what.endswith((".yaml", ".yml")):
+    if not what.lower().endswith((".yaml", ".yml")):
         return {"task": what} if data is None else {"task": what, **settings_of(what).of_file(data)}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:

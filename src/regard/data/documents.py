@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.archives import archive_of
-from regard.data.lines import iterate_lines
+from regard.data.lines import ending_of, iterate_lines
 from regard.errors import DataError, nearest
 
 _OBJECTS = (".jsonl", ".ndjson")
@@ -45,7 +45,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
         inside = sorted(
             file
             for file in path.rglob("*")
-            if _ending(file) in ENDINGS and file.is_file() and not _hidden(file.relative_to(path))
+            if ending_of(file) in ENDINGS and file.is_file() and not _hidden(file.relative_to(path))
         )
         if not inside:
             raise DataError(f"the folder {path} holds no file of text; one ends with {', '.join(ENDINGS)}, or .gz more")
@@ -64,7 +64,7 @@ def iterate_text(paths: Sequence[Path], fields: Sequence[str] = ("text",)) -> It
         DataError: a file, or a line of it, cannot be read; a file of JSON is not of that form.
     """
     for path in files_of(paths):
-        ending = _ending(path)
+        ending = ending_of(path)
         if ending in _OBJECTS:
             for number, line in enumerate(iterate_lines(path), start=1):
                 if line.strip():
@@ -114,10 +114,6 @@ def _field(entry: dict[str, Any], name: str, place: str) -> list[str]:
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{place}: the field {name!r} holds neither a string nor a list of strings")
     return texts
-
-
-def _ending(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def _hidden(path: Path) -> bool:

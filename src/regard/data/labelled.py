@@ -1,7 +1,7 @@
 """Sentences with labels: read, and split by what they say, so that copies of a text are never on two sides."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -81,11 +81,29 @@ def part_of(text: str, validation: float, test: float) -> Part:
         text: the sentence.
         validation, test: the shares of these parts; the rest is for training.
     """
-    words = " ".join(normalize(text).casefold().split())
+    words = _words(text)
     place = int.from_bytes(sha256(words.encode("utf-8")).digest()[:8], "big") / 2**64
     if place < test:
         return "test"
     return "validation" if place < test + validation else "training"
+
+
+def none_for(part: Part, texts: Collection[str]) -> str:
+    """In words: none of some texts is in a part, why that may be, and what helps."""
+    different = len(set(map(_words, texts)))
+    copies = f" ({different} of them different; copies of one are all in one part)" if different < len(texts) else ""
+    if part == "training":
+        share = "smaller shares to the other parts: data.validation_share, data.test_share"
+    else:
+        share = f"it a larger share: data.{part}_share"
+    return (
+        f"{len(texts)} sentences{copies} are too few: none of them is for {part}. Give more different ones, or {share}"
+    )
+
+
+def _words(text: str) -> str:
+    """What a text says, by which copies are known."""
+    return " ".join(normalize(text).casefold().split())
 
 
 def _of_table(path: Path, separator: str, columns: tuple[int, int]) -> Iterator[Labelled]:

@@ -57,6 +57,12 @@ def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
             ) from error
 
 
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """How a file's name ends, in lower case and without a ``.gz`` behind it: `.json` of ``DEV.JSON.gz``."""
+    name = Path(path)
+    return (name.with_suffix("") if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
 def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:
     """Lines of an open binary stream such as ``sys.stdin.buffer``; `origin` is what errors call it."""
     # A pipe may give fewer bytes than asked, so the mark is looked for in what a buffered reader has peeked.

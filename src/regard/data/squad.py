@@ -4,7 +4,8 @@
         {"id": …, "question": …, "answers": [{"text": …, "answer_start": …}], "is_impossible": false}]}]}]}
 
 `answer_start` counts characters (Unicode code points) of the context from 0. A question may have several answers, which
-are all right. In version 2.0 `is_impossible` says that the context does not answer it; then there are no answers.
+are all right. In version 2.0 `is_impossible` says that the context does not answer it; then there are no answers: an
+empty list, null, or no such field.
 """
 
 import json
@@ -72,8 +73,8 @@ def _questions(
 
 def _answers(context: str, asked: dict[str, Any], where: str) -> tuple[Given, ...]:
     impossible = _field(asked, "is_impossible", bool, where) if "is_impossible" in asked else False
-    listed = asked.get("answers", []) if impossible else _field(asked, "answers", list, where)
-    found = [_given(context, one, where) for one in _is(listed, list, f"{where}, answers")]
+    none = impossible and asked.get("answers") is None
+    found = [_given(context, one, where) for one in ([] if none else _field(asked, "answers", list, where))]
     if impossible and found:
         raise DataError(f"{where}: it is_impossible and has answers; one of the two is wrong")
     if not impossible and not found:

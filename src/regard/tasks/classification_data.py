@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.labelled import Labelled, labels_of, part_of, read_labelled
+from regard.data.labelled import Labelled, labels_of, none_for, part_of, read_labelled
 from regard.data.labelled_settings import ClassificationData
 from regard.data.sentences import SentenceBatches
 from regard.data.settings import Part
@@ -68,10 +68,7 @@ def split(sentences: list[Labelled], data: ClassificationData) -> dict[Part, lis
         parts[part_of(one.text, data.validation_share, data.test_share)].append(one)
     for name, held in parts.items():
         if not held:
-            raise DataError(
-                f"{len(sentences)} sentences are too few: none of them is for {name}. Give more, or a larger share of "
-                "them: data.validation_share, data.test_share"
-            )
+            raise DataError(none_for(name, [one.text for one in sentences]))
     return parts
 
 

@@ -83,7 +83,7 @@ def shipped(kind: type[Kind], room: str) -> dict[str, Kind]:
 
 def find(kind: type[Kind], room: str, name: str) -> Kind:
     """The one of that name in the room, or in the YAML file of that path."""
-    if name.endswith((".yaml", ".yml")):
+    if name.lower().endswith((".yaml", ".yml")):
         return check(kind, read_yaml(name))
     known = shipped(kind, room)
     if name not in known:

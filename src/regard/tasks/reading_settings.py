@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
+from regard.data.lines import ending_of
 from regard.data.story_settings import ReadingData, TestedStories
 from regard.models.span_settings import SpanReaderSettings
 from regard.models.story_settings import StoryReaderSettings
@@ -45,7 +46,6 @@ class ReadingSettings(RunSettings):
     @classmethod
     def of_file(cls, path: Path) -> dict[str, Any]:
         """Questions in the form of SQuAD have answers that stand in the text; stories are read by either reader."""
-        name = path.name.removesuffix(".gz")
-        if name.endswith(".json"):
+        if ending_of(path) == ".json":
             return {"data": {"squad": str(path)}, "model": {"kind": "span"}}
         return {"data": {"babi": str(path)}}

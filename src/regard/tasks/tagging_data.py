@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.data.conllu import TaggedSentence, read_conllu
 from regard.data.conllu_settings import NAMED, TaggingData
-from regard.data.labelled import part_of
+from regard.data.labelled import none_for, part_of
 from regard.data.settings import Part
 from regard.data.tagged import UNTAGGED, TaggedBatches
 from regard.data.word_features import WordFeatures
@@ -116,12 +116,10 @@ def split(data: TaggingData) -> dict[Part, list[TaggedSentence]]:
     parts: dict[Part, list[TaggedSentence]] = {"training": [], "validation": [], "test": []}
     for one in read_conllu(data.treebank, data.column):
         parts[part_of(" ".join(one.words), data.validation_share, data.test_share)].append(one)
-    for name in ("training", "validation"):
+    wanted: tuple[Part, ...] = ("training", "validation")
+    for name in wanted:
         if not parts[name]:
-            raise DataError(
-                f"{sum(map(len, parts.values()))} sentences are too few: none of them is for {name}. Give more, or a "
-                "larger share of them: data.validation_share"
-            )
+            raise DataError(none_for(name, [" ".join(one.words) for held in parts.values() for one in held]))
     return parts
 
 

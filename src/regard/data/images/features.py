@@ -21,7 +21,8 @@ def load_features(path: str | os.PathLike[str], width: int) -> np.ndarray:
     """
     path = Path(path)
     try:
-        held = list(load_file(path).values()) if path.suffix == ".safetensors" else [np.load(path, allow_pickle=False)]
+        tensors = path.suffix.lower() == ".safetensors"
+        held = list(load_file(path).values()) if tensors else [np.load(path, allow_pickle=False)]
     except OSError as error:
         raise DataError(f"{path}: these features cannot be opened: {error.strerror or error}") from error
     except (SafetensorError, ValueError, EOFError) as error:

@@ -33,7 +33,8 @@ def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[S
         origin: what errors call the file.
 
     Raises:
-        DataError: something that is no set of points; the message names the origin and the line.
+        DataError: something that is no set of points; the message names the origin and the line, or which set it is of
+            JSON that is one list.
     """
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
@@ -107,9 +108,9 @@ def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: st
     try:
         content = json.loads("\n".join(line for _, line in lines))
     except (ValueError, RecursionError) as error:
-        each = _json_lines(lines)
+        each = _json_lines(lines, origin)
         if each is None:
-            raise DataError(f"{origin}: this is no JSON: {error}") from error
+            raise _no_json(origin, lines[0][0], error) from error
         places = [(f"{origin}, line {number}", entry) for number, entry in each]
     else:
         # A list of sets is nested one deeper than a set.
@@ -119,13 +120,29 @@ def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: st
         yield _checked(_points(entry, problem, place), problem, place)
 
 
-def _json_lines(lines: list[tuple[int, str]]) -> list[tuple[int, Any]] | None:
-    """Each line by itself; None if it is not as if each were JSON."""
-    try:
-        told = [(number, json.loads(line)) for number, line in lines if line.strip()]
-    except (ValueError, RecursionError):
-        return None
-    return told if len(told) > 1 else None
+def _json_lines(lines: list[tuple[int, str]], origin: str) -> list[tuple[int, Any]] | None:
+    """Each line by itself, where the first one is JSON by itself; else None, for JSON that goes over several lines.
+
+    Raises:
+        DataError: a later line is none.
+    """
+    told: list[tuple[int, Any]] = []
+    for number, line in lines:
+        try:
+            told += [(number, json.loads(line))] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            if not told:
+                return None
+            raise _no_json(origin, number, error) from error
+    return told
+
+
+def _no_json(origin: str, first: int, error: Exception) -> DataError:
+    """The line and the column that cannot be read, in a text that begins with the file's line `first`."""
+    if isinstance(error, json.JSONDecodeError):
+        place = f"line {first + error.lineno - 1}"
+        return DataError(f"{origin}, {place}: this is no JSON: {error.msg} at column {error.colno}")
+    return DataError(f"{origin}, line {first}: this is no JSON: {error}")
 
 
 def _depth(content: Any) -> int:
