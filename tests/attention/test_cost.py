@@ -207,7 +207,7 @@ def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
 def test_every_reason_says_what_to_do():
     """The words of `dispatch.choose`: each but two is mended by something said."""
     facts = dispatch.Facts(
-        score="location", is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False, normalizer="hard",
+        names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False,
         is_softmax=False, has_value=False, refocused=True, dropout=0.1, empty=True, transformed=True, unsafe=True,
         blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
     )  # fmt: skip

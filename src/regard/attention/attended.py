@@ -1,8 +1,7 @@
 """Attended: what an attention gives, a context and how it came about."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -107,8 +106,7 @@ class Attended:
         return f"Attended(context={context}, weights={'made' if self._weights is not None else 'on access'})"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """How to make the weights again from what made the context.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,8 +71,7 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A checked call. Tensors are `(batch, [heads,] positions, dim)`."""
 
     query: Tensor
@@ -126,28 +124,27 @@ class Call:
 
     def choose(self) -> tuple[dispatch.Choice, bool]:
         """The path, and whether hidden content must be guarded against while walking it."""
-        # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
-        blind = torch.compiler.is_compiling() or transformed() or self.query.is_meta or not is_real(self.query)
-        hides = self.mask is not None
-        linear = self.is_linear()  # that path looks after itself
-        unsafe = (
-            hides and not blind and not linear and not bool(guarding.is_safe(self.query, self.compared(), self.value))
-        )
+        mapped, linear = transformed(), self.is_linear()
+        blind = unsafe = False
+        if self.mask is not None:
+            # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
+            blind = torch.compiler.is_compiling() or mapped or self.query.is_meta or not is_real(self.query)
+            looks = not blind and not linear  # that path looks after itself
+            unsafe = looks and not guarding.is_safe(self.query, self.compared(), self.value)
         normalizer = self.normalizer
         facts = dispatch.Facts(
-            score=_name(self.score),
+            names=self.names,
             is_dot=self.score.is_dot,
             is_linear=linear,
             additive=self.score.in_blocks(self.query, self.sizes.keys),
             rows=self.takes_rows(),
             in_a_loop=self.reads_in_a_loop(),
-            normalizer=_name(normalizer),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
             refocused=bool(self.refocus),
             dropout=self.dropout,
             empty=0 in self.query.shape or 0 in self.key.shape,
-            transformed=transformed(),
+            transformed=mapped,
             unsafe=unsafe,
             blocks=self._blocks(),
             bias_learned=self._learns_bias(),
@@ -155,7 +152,11 @@ class Call:
             windowed=self._is_windowed(),
             loop=self._loops(),
         )
-        return dispatch.choose(facts), hides and (blind or unsafe)
+        return dispatch.choose(facts), blind or unsafe
+
+    def names(self) -> tuple[str, str]:
+        """Of the score and the normalizer."""
+        return _name(self.score), _name(self.normalizer)
 
     def _loops(self) -> bool:
         """Whether the compiled loop for dot products takes such calls, and is worth it."""
@@ -166,8 +167,9 @@ class Call:
 
     def _blocks(self) -> bool:
         """Whether a path whose gradients are written out may be taken, and is worth it."""
-        on_processor = self.query.device.type == "cpu" and is_plain(self.query)
-        return on_processor and self.sizes.queries * self.sizes.keys >= _LARGE
+        if torch.compiler.is_compiling() or self.sizes.queries * self.sizes.keys < _LARGE:
+            return False
+        return self.query.is_cpu and is_plain(self.query)
 
     def _learns_bias(self) -> bool:
         """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""

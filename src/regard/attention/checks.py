@@ -14,31 +14,45 @@ def checked_dropout(dropout: float) -> float:
 
 
 def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
-    given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
-    if value is not None:
-        given = f"{given}, value {tuple(value.shape)}"  # torch.compile knows formatting, not adding, of such text
-    tensors = [query, key] if value is None else [query, key, value]
-    if query.ndim not in (3, 4) or any(tensor.ndim != query.ndim for tensor in tensors):
+    of_query, of_key = query.shape, key.shape
+    of_value = of_key if value is None else value.shape
+    axes = len(of_query)
+    if axes not in (3, 4) or len(of_key) != axes or len(of_value) != axes:
         raise ShapeError(
             "expected query, key and value all (batch, positions, dim) or all (batch, heads, positions, dim); "
-            f"got {given}"
+            f"got {_given(query, key, value)}"
         )
-    if any(tensor.shape[0] != query.shape[0] for tensor in tensors):
-        raise ShapeError(f"query, key and value must have one batch size; got {given}")
-    if value is not None and value.shape[:-1] != key.shape[:-1]:
-        raise ShapeError(f"key and value must agree in all axes but the last: a value for each key; got {given}")
-    if query.ndim == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1] != 0):
-        raise ShapeError(f"the number of key heads must divide the number of query heads; got {given}")
-    kinds = {tensor.dtype for tensor in tensors}
+    if of_key[0] != of_query[0] or of_value[0] != of_query[0]:
+        raise ShapeError(f"query, key and value must have one batch size; got {_given(query, key, value)}")
+    if value is not None and of_value[:-1] != of_key[:-1]:
+        raise ShapeError(
+            f"key and value must agree in all axes but the last: a value for each key; got {_given(query, key, value)}"
+        )
+    if axes == 4 and (of_key[1] == 0 or of_query[1] % of_key[1] != 0):
+        raise ShapeError(
+            f"the number of key heads must divide the number of query heads; got {_given(query, key, value)}"
+        )
+    kind = query.dtype
+    if key.dtype is not kind or (value is not None and value.dtype is not kind) or not kind.is_floating_point:
+        _check_kinds(query, key, value)
+    return Sizes(of_query[0], of_query[1] if axes == 4 else 1, of_query[-2], of_key[-2])
+
+
+def _given(query: Tensor, key: Tensor, value: Tensor | None) -> str:
+    given = f"query {tuple(query.shape)}, key {tuple(key.shape)}"
+    # torch.compile knows formatting, not adding, of such text
+    return given if value is None else f"{given}, value {tuple(value.shape)}"
+
+
+def _check_kinds(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    kinds = {query.dtype, key.dtype} if value is None else {query.dtype, key.dtype, value.dtype}
     if not all(kind.is_floating_point for kind in kinds):
         raise ShapeError(f"query, key and value must be floating point; got {sorted(map(str, kinds))}")
-    if len(kinds) > 1 and (torch.float64 in kinds or not torch.is_autocast_enabled(query.device.type)):
+    if torch.float64 in kinds or not torch.is_autocast_enabled(query.device.type):
         raise ShapeError(
             "query, key and value must have one dtype (outside autocast, which never changes float64); "
             f"got {sorted(map(str, kinds))}"
         )
-    heads = query.shape[1] if query.ndim == 4 else 1
-    return Sizes(query.shape[0], heads, query.shape[-2], key.shape[-2])
 
 
 def checked_bias(bias: Tensor | None, sizes: Sizes, axes: int) -> Tensor | None:

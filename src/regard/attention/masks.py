@@ -153,12 +153,11 @@ class Padding(Mask):
         lengths = self.lengths
         assert lengths is not None
         _check_shape("padding(lengths)", lengths, (sizes.batch,))
-        if lengths.device.type == "cpu" and is_readable(lengths) and lengths.numel():
-            low, high = int(lengths.min()), int(lengths.max())
+        if lengths.is_cpu and is_readable(lengths) and (known := lengths.tolist()):
+            low, high = min(known), max(known)
             if low < 0 or high > sizes.keys:
                 raise MaskError(f"lengths must lie between 0 and the {sizes.keys} keys; they go from {low} to {high}")
-        positions = torch.arange(sizes.keys, device=device)
-        return (positions < lengths.to(device)[:, None])[:, None, None, :]
+        return torch.arange(sizes.keys, device=device) < lengths.to(device).view(-1, 1, 1, 1)
 
     def __repr__(self) -> str:
         return "padding"

@@ -69,6 +69,8 @@ class Apart(NamedTuple):
 
 def apart(mask: Mask | None, sizes: Sizes) -> Apart:
     """What the compiled loop need not be drawn."""
+    if mask is None:
+        return _WHOLE
     parts = [_of_padding(part, sizes) if isinstance(part, Padding | Ragged) else part for part in conjuncts(mask)]
     placed = [part for part in parts if isinstance(part, Causal | Window)]
     placed = [part for part in placed if part.anchor == placed[0].anchor]
@@ -85,6 +87,9 @@ def apart(mask: Mask | None, sizes: Sizes) -> Apart:
         known=joined(known),
         rest=joined([part for part in parts if part is not None and part not in known]),
     )
+
+
+_WHOLE = Apart(False, 0, None, None, None, None, None)
 
 
 def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -108,8 +113,12 @@ def joined(masks: list[Mask]) -> Mask | None:
 
 def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     """What is known about a mask for these sizes."""
+    if mask is None:
+        return _ALL_SEEN
     parts = conjuncts(mask)
     traced = torch.compiler.is_compiling()
+    if not traced and sizes.queries == 1:
+        parts = [part for part in parts if not _is_of_the_past(part)]
     # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
     square = (not traced or (len(parts) == 1 and isinstance(parts[0], Causal))) and sizes.queries == sizes.keys
     if not traced and sizes.queries * sizes.keys >= _LARGE and not transformed():
@@ -129,6 +138,14 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
         beside_causal=joined(beside),
         mask=joined(parts),
     )
+
+
+_ALL_SEEN = Seen(False, None, False, None, None, None, None)
+
+
+def _is_of_the_past(part: Mask) -> bool:
+    """A causal mask whose last query stands at the last key: a single one sees all of them."""
+    return isinstance(part, Causal) and part.anchor == "end"
 
 
 class _Lengths(Padding):

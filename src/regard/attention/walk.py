@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -87,9 +87,9 @@ def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
 def _guarded(call: Call, keep: Tensor) -> tuple[Call, Tensor]:
     clean = guarding.guard(call.query, call.compared(), call.value, keep)
     if call.prepared is None:
-        return replace(call, query=clean.query, key=clean.key, value=clean.value), clean.spoiled
+        return call._replace(query=clean.query, key=clean.key, value=clean.value), clean.spoiled
     prepared = Prepared(call.prepared.key, clean.key)
-    return replace(call, query=clean.query, prepared=prepared, value=clean.value), clean.spoiled
+    return call._replace(query=clean.query, prepared=prepared, value=clean.value), clean.spoiled
 
 
 # --- parts that the paths share -------------------------------------------------------------------------------------
@@ -226,10 +226,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     left, right, factor = call.score.dot_form(call.query, _ready(call))
     temperature = float(call.normalizer.temperature)
     scale, bias = factor / temperature, None if call.bias is None else wide(call.bias) / temperature
-    sides = left, right, call.value
-    if left.is_meta or not torch.is_autocast_enabled(left.device.type):
-        kind = torch.promote_types(left.dtype, call.value.dtype)
-        sides = left.to(kind), right.to(kind), call.value.to(kind)
+    sides = _of_one_kind(left, right, call.value)
     known = call.seen
     loop = observed = made = None
     if path == "compiled":
@@ -257,7 +254,9 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
     else:
         context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
-    context = guarding.spoil(context.to(call.query.dtype), spoiled)
+    if context.dtype is not call.query.dtype:
+        context = context.to(call.query.dtype)
+    context = guarding.spoil(context, spoiled)
 
     def seen() -> Tensor | None:
         # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
@@ -275,6 +274,15 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     return Attended(context, statistics=made, source=source)
 
 
+def _of_one_kind(left: Tensor, right: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In one type, where it is not autocast that chooses one."""
+    alike = left.dtype is right.dtype and left.dtype is value.dtype
+    if alike or not (left.is_meta or not torch.is_autocast_enabled(left.device.type)):
+        return left, right, value
+    kind = torch.promote_types(left.dtype, value.dtype)
+    return left.to(kind), right.to(kind), value.to(kind)
+
+
 def _again(
     call: Call,
     scores: Callable[[slice], Tensor],
@@ -284,19 +292,34 @@ def _again(
     observed: Callable[[int], Statistics] | None = None,
 ) -> Source:
     """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
-
-    def made(make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
-        keep = rows.some(seen(), part)
-        rotten = None if spoiled is None else spoiled[..., part]
-        return guarding.spoil(make(scores(part), keep), rotten, keep).to(call.query.dtype)
-
-    def statistics(top: int) -> Statistics:
-        shape = (*call.query.shape[:-1], call.sizes.keys)
-        return statistics_of(lambda part: made(call.normalizer, part), shape, top)
-
+    again = _Again(call, scores, seen, spoiled)
     return Source(
-        weights=lambda: made(call.normalizer),
-        log_weights=lambda: made(call.normalizer.log_weights),
-        unchanged=watched(*made_from, call.bias),
-        statistics=None if isinstance(call.normalizer.temperature, Tensor) else observed or statistics,
+        again.weights,
+        again.log_weights,
+        watched(*made_from, call.bias),
+        None if isinstance(call.normalizer.temperature, Tensor) else observed or again.statistics,
     )
+
+
+class _Again(NamedTuple):
+    """The weights made again, with their scores and mask."""
+
+    call: Call
+    scores: Callable[[slice], Tensor]
+    seen: Callable[[], Tensor | None]
+    spoiled: Tensor | None
+
+    def weights(self) -> Tensor:
+        return self._made(self.call.normalizer)
+
+    def log_weights(self) -> Tensor:
+        return self._made(self.call.normalizer.log_weights)
+
+    def statistics(self, top: int) -> Statistics:
+        shape = (*self.call.query.shape[:-1], self.call.sizes.keys)
+        return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
+
+    def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
+        keep = rows.some(self.seen(), part)
+        rotten = None if self.spoiled is None else self.spoiled[..., part]
+        return guarding.spoil(make(self.scores(part), keep), rotten, keep).to(self.call.query.dtype)

@@ -7,24 +7,22 @@ could build it; "linear" never forms queries × keys; "additive" makes an additi
 hidden units, and goes on as "explicit" does.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 Path = Literal["explicit", "fused", "blocked", "ragged", "windowed", "compiled", "linear", "additive"]
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What the choice depends on.
 
     Attributes:
-        score: the score's name, for the reason given.
+        names: gives the names of the score and the normalizer, which only reasons need.
         is_dot: the score is a dot product of two prepared sides.
         is_linear: the score is a product of feature maps and the normalizer their sum, under a mask that path knows.
         additive: how pairs of an additive score are made in blocks, in words; None where they are not.
         rows: so many weights that they are made for some queries at a time, where a path knows how.
         in_a_loop: and a compiled loop weighs and reads them as they are made.
-        normalizer: the normalizer's name.
         is_softmax: it is softmax with a fixed temperature.
         has_value: there is something to read; without it the weights are the answer.
         refocused: weights are changed after they were normalised.
@@ -39,13 +37,12 @@ class Facts:
         loop: a compiled loop takes calls like this one, if its score and normalizer allow.
     """
 
-    score: str
+    names: Callable[[], tuple[str, str]]
     is_dot: bool
     is_linear: bool
     additive: str | None
     rows: bool
     in_a_loop: bool
-    normalizer: str
     is_softmax: bool
     has_value: bool
     refocused: bool
@@ -60,16 +57,44 @@ class Facts:
     loop: bool
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A path and the reasons for it, in words."""
+class Choice(NamedTuple):
+    """A path and what it was chosen by."""
 
     path: Path
-    reasons: tuple[str, ...]
+    facts: Facts
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in words."""
+        return _reasons(self.path, self.facts)
 
 
 def choose(facts: Facts) -> Choice:
     """The fastest path that gives this call's numbers."""
+    return Choice(_path(facts), facts)
+
+
+def _path(facts: Facts) -> Path:
+    against = _against(facts)
+    if facts.is_linear and facts.dropout == 0 and not against:
+        return "linear"
+    if facts.additive is not None:
+        return "additive"
+    if against or not facts.is_dot or not facts.is_softmax:
+        return "explicit"
+    if facts.loop:
+        return "compiled"
+    if facts.blocks and (facts.dropout > 0 or facts.bias_learned):
+        return "blocked"
+    if facts.blocks and facts.ragged:
+        return "ragged"
+    if facts.blocks and facts.windowed:
+        return "windowed"
+    return "fused"
+
+
+def _against(facts: Facts) -> list[str]:
+    """What only a path that forms every weight can do."""
     against = []
     if not facts.has_value:
         against.append("there is no value: the weights are the answer")
@@ -83,27 +108,32 @@ def choose(facts: Facts) -> Choice:
         against.append("inside vmap, jvp or forward-mode differentiation")
     if facts.unsafe:
         against.append("something masked out is NaN, inf or huge, and is kept from the answer step by step")
-    if facts.is_linear and facts.dropout == 0 and not against:
-        return Choice("linear", ("a product of feature maps normalised by its sum is read without queries × keys",))
-    if facts.additive is not None:
+    return against
+
+
+def _reasons(path: Path, facts: Facts) -> tuple[str, ...]:
+    score, normalizer = facts.names()
+    computes = f"{score!r} with softmax is what scaled_dot_product_attention computes"
+    if path == "linear":
+        return ("a product of feature maps normalised by its sum is read without queries × keys",)
+    if path == "additive":
         taken = "weighed and read as they are made" if facts.in_a_loop else "made for some queries at a time"
         parts = (f"there are many weights: they are {taken}",) if facts.rows else ()
-        return Choice("additive", (f"the score {facts.score!r} is made {facts.additive}", *parts))
-    if not facts.is_dot:
-        against.append(f"the score {facts.score!r} is not a dot product")
-    if not facts.is_softmax:
-        against.append(f"the normalizer {facts.normalizer!r} is not softmax with a fixed temperature")
-    if against:
-        return Choice("explicit", tuple(against))
-    if facts.loop:
-        told = "is read tile by tile, in a loop compiled for this processor"
-        return Choice("compiled", (f"{facts.score!r} with softmax {told}",))
-    computes = f"{facts.score!r} with softmax is what scaled_dot_product_attention computes"
-    if facts.blocks and (facts.dropout > 0 or facts.bias_learned):
+        return (f"the score {score!r} is made {facts.additive}", *parts)
+    if path == "explicit":
+        against = _against(facts)
+        if not facts.is_dot:
+            against.append(f"the score {score!r} is not a dot product")
+        if not facts.is_softmax:
+            against.append(f"the normalizer {normalizer!r} is not softmax with a fixed temperature")
+        return tuple(against)
+    if path == "compiled":
+        return (f"{score!r} with softmax is read tile by tile, in a loop compiled for this processor",)
+    if path == "blocked":
         slow = "dropout= is above 0" if facts.dropout > 0 else "bias= needs a gradient"
-        return Choice("blocked", (f"{computes}, but {slow}, where it would keep queries × keys",))
-    if facts.blocks and facts.ragged:
-        return Choice("ragged", (computes, "the mask is lengths: each item is computed with its own keys"))
-    if facts.blocks and facts.windowed:
-        return Choice("windowed", (computes, "the mask is a window: a block of queries meets its own keys alone"))
-    return Choice("fused", (computes,))
+        return (f"{computes}, but {slow}, where it would keep queries × keys",)
+    if path == "ragged":
+        return (computes, "the mask is lengths: each item is computed with its own keys")
+    if path == "windowed":
+        return (computes, "the mask is a window: a block of queries meets its own keys alone")
+    return (computes,)

@@ -46,7 +46,9 @@ def fused(
         scale=scale,
         enable_gqa=bool(query.shape[1] != key.shape[1]),  # traced sizes compare to a tensor
     )
-    context = context[..., :width].to(kind)
+    if context.shape[-1] != width:
+        context = context[..., :width]
+    context = context if context.dtype is kind else context.to(kind)
     if keep is not None:
         # Kernels differ in what an all-hidden row reads; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
