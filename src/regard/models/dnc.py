@@ -36,6 +36,7 @@ from regard.layers.dynamic_memory import (
 )
 from regard.layers.sequence import Look, Tick
 from regard.models.dnc_settings import DNCSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class DNCState(NamedTuple):
@@ -90,6 +91,7 @@ class DifferentiableNeuralComputer(nn.Module):
         super().__init__()
         self.settings = settings
         self.layout = Layout(settings.read_heads, settings.slots, settings.slot_dim, settings.free_gates)
+        self.inputs = inputs
         read = settings.read_heads * settings.slot_dim
         self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
         self.interface = nn.Linear(settings.width, sum(self.layout.widths))  # ξ = W_ξ h
@@ -113,7 +115,12 @@ class DifferentiableNeuralComputer(nn.Module):
         )
 
     def step(self, state: DNCState, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step: the controller, one write, R reads."""
+        """One time step: the controller, one write, R reads.
+
+        Raises:
+            ShapeError: the inputs have another shape than this computer was made for, or other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.memory.shape[0])
         hidden, controller = self.controller(torch.cat([inputs, state.contexts.flatten(1)], dim=-1), state.controller)
         told = told_by(self.layout, self.interface(hidden))
 
@@ -145,7 +152,12 @@ class DifferentiableNeuralComputer(nn.Module):
         return Tick(output, after, self._looks(wrote.weights, read, contexts))
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences, by gradients written out where they serve (`kernels/computer.py`), else step by step."""
+        """Whole sequences, by gradients written out where they serve (`kernels/computer.py`), else step by step.
+
+        Raises:
+            ShapeError: the inputs have another shape than this computer was made for.
+        """
+        check_sequences(inputs, self.inputs)
         plain = self.settings.controller != "lstm" or self.settings.layers > 1
         if inputs.shape[0] and inputs.shape[1] and not plain and by_hand(inputs):
             return self._fast(inputs)

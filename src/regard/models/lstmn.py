@@ -25,6 +25,7 @@ from regard.kernels.calls import is_plain
 from regard.layers.dropout import Dropout
 from regard.layers.sequence import Tick
 from regard.models.lstmn_settings import LSTMNSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class Tapes(NamedTuple):
@@ -163,7 +164,7 @@ class LSTMNReader(nn.Module):
 
     def __init__(self, settings: LSTMNSettings, inputs: int) -> None:
         super().__init__()
-        self.width = settings.width
+        self.inputs, self.width = inputs, settings.width
         widths = [inputs] + [settings.width] * (settings.layers - 1)
         self.layers = nn.ModuleList(
             LSTMNLayer(one, settings.width, settings.attention, settings.tape) for one in widths
@@ -177,7 +178,12 @@ class LSTMNReader(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "batch time inputs"], state: tuple[Tapes, ...]
     ) -> tuple[Float[Tensor, "batch time width"], tuple[Tapes, ...]]:
-        """All hidden states of the top layer, and the state after them."""
+        """All hidden states of the top layer, and the state after them.
+
+        Raises:
+            ShapeError: the inputs have another shape than this reader was made for.
+        """
+        check_sequences(inputs, self.inputs)
         after = []
         for number, layer in enumerate(self.layers):
             inputs, tapes = layer(self.dropout(inputs) if number else inputs, state[number])
@@ -185,7 +191,12 @@ class LSTMNReader(nn.Module):
         return inputs, tuple(after)
 
     def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One vector; `attended` has each layer's look at its own past, "past 0" that of the lowest."""
+        """One vector; `attended` has each layer's look at its own past, "past 0" that of the lowest.
+
+        Raises:
+            ShapeError: the inputs have another shape than this reader was made for, or other rows than the state.
+        """
+        check_step(inputs, self.inputs, state[0].tape.shape[0])
         after, attended = [], {}
         for number, layer in enumerate(self.layers):
             given = self.dropout(inputs) if number else inputs

@@ -22,6 +22,7 @@ from regard.layers.controller import Controller
 from regard.layers.recurrent import Carried
 from regard.layers.sequence import Look, Tick
 from regard.models.ntm_settings import NTMSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class Machine(NamedTuple):
@@ -96,6 +97,7 @@ class NeuralTuringMachine(nn.Module):
         self.layout = Layout(
             settings.read_heads, settings.write_heads, settings.slots, settings.slot_dim, settings.reach
         )
+        self.inputs = inputs
         read = settings.read_heads * settings.slot_dim
         self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
         self.orders = nn.Linear(settings.width, sum(self.layout.widths))
@@ -119,7 +121,12 @@ class NeuralTuringMachine(nn.Module):
         )
 
     def step(self, state: Machine, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step: the controller speaks, the heads move, the memory is read, erased, and added to."""
+        """One time step: the controller speaks, the heads move, the memory is read, erased, and added to.
+
+        Raises:
+            ShapeError: the inputs have another shape than this machine was made for, or other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.memory.shape[0])
         hidden, controller = self.controller(torch.cat([inputs, state.reads.flatten(1)], dim=-1), state.controller)
         told = orders(self.layout, self.orders(hidden))
         # All heads in one call, (batch, heads, 1 query, …) against one memory.
@@ -150,7 +157,12 @@ class NeuralTuringMachine(nn.Module):
         return Tick(output, after, looks)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences, by gradients written out where they serve (`kernels/turing.py`), else step by step."""
+        """Whole sequences, by gradients written out where they serve (`kernels/turing.py`), else step by step.
+
+        Raises:
+            ShapeError: the inputs have another shape than this machine was made for.
+        """
+        check_sequences(inputs, self.inputs)
         if inputs.shape[0] and inputs.shape[1] and self._by_hand(inputs):
             return self._fast(inputs)
         state, outputs = self.start(inputs.shape[0]), []

@@ -3,7 +3,9 @@
 from importlib import import_module
 from typing import Any
 
-from regard.errors import ConfigError, nearest
+from torch import Tensor
+
+from regard.errors import ConfigError, ShapeError, nearest
 from regard.layers.sequence import SequenceModel
 
 KINDS: dict[str, tuple[str, str]] = {
@@ -34,3 +36,39 @@ def build(settings: Any, inputs: int, outputs: int) -> SequenceModel:
     module, name = KINDS[settings.kind]
     model: SequenceModel = getattr(import_module(module), name)(settings, inputs, outputs)
     return model
+
+
+def check_step(inputs: Tensor, width: int, batch: int) -> None:
+    """Refuse inputs that a step cannot read.
+
+    Args:
+        inputs: of one step.
+        width: of the inputs that the model was made for.
+        batch: rows of the state that the step goes on from.
+
+    Raises:
+        ShapeError: they are not `(batch, inputs)`, of another width, or of another number of rows than the state.
+    """
+    _check(inputs, ("batch", "inputs"), width)
+    if inputs.shape[0] != batch:
+        raise ShapeError(
+            f"the inputs have {inputs.shape[0]} rows, as {tuple(inputs.shape)}, and the state has {batch}; "
+            f"give as many of both: start({inputs.shape[0]}) begins for these inputs"
+        )
+
+
+def check_sequences(inputs: Tensor, width: int) -> None:
+    """Refuse inputs that are no whole sequences of the width that the model was made for.
+
+    Raises:
+        ShapeError: they are not `(batch, time, inputs)`, or of another width.
+    """
+    _check(inputs, ("batch", "time", "inputs"), width)
+
+
+def _check(inputs: Tensor, form: tuple[str, ...], width: int) -> None:
+    if inputs.ndim != len(form) or inputs.shape[-1] != width:
+        raise ShapeError(
+            f"the inputs have shape {tuple(inputs.shape)}; expected ({', '.join(form)}) and inputs={width}, the width "
+            "that this model was made for. Give them so, or make a model of their width"
+        )
