@@ -4,37 +4,24 @@
 give what `attend` takes: a mask, and for local-p a Gaussian that refocuses the weights. `LocalAttention` is the module.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import local_window, masks
-from regard.attention.attend import Attended, Explanation, attend, explain
+from regard.attention import local_window
+from regard.attention.attend import Attended, Attention, Explanation, attend, explain
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
-from regard.attention.masks import Mask, MaskLike
-from regard.attention.refocus import gaussian_window
+from regard.attention.local_window import Focus
+from regard.attention.masks import MaskLike
+from regard.attention.normalize import Normalizer
 from regard.attention.score import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError
+from regard.kernels import local_softmax
 from regard.kernels.calls import is_plain
-
-
-class Focus(NamedTuple):
-    """Where the queries of one call look.
-
-    Attributes:
-        center: p, `(batch, queries)`, in key positions from 0.
-        mask: the keys no further than the radius from it, without those beyond the item's length.
-        refocus: what follows the normalizer.
-    """
-
-    center: Tensor
-    mask: Mask
-    refocus: tuple[Callable[[Tensor], Tensor], ...]
 
 
 class Monotonic(nn.Module):
@@ -65,11 +52,7 @@ class Monotonic(nn.Module):
         if isinstance(positions, int):
             positions = positions + torch.arange(queries, device=query.device).unsqueeze(0)
         center = positions.expand(batch, queries)
-        return Focus(center, masks.around(center, self.radius) & masks.padding(lengths), self.refocus(center))
-
-    def refocus(self, center: Tensor) -> tuple[Callable[[Tensor], Tensor], ...]:
-        """What follows the normalizer: nothing."""
-        return ()
+        return Focus(center, self.radius, 0.0, lengths)
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}"
@@ -110,17 +93,23 @@ class Predictive(nn.Module):
         """
         if lengths.shape != query.shape[:1]:
             raise ShapeError(f"lengths are one number an item: {tuple(lengths.shape)} for query {tuple(query.shape)}")
-        rows = query  # one of padding that is not finite must not touch the gradient of W and v
-        if not is_plain(query) or not bool(torch.isfinite(wide(query.detach()).sum())):
-            rows, _ = finite_rows(query)
-        share = torch.sigmoid(wide(self.vector(torch.tanh(self.hidden(rows)))).squeeze(-1))
-        center = lengths.to(query.device).unsqueeze(-1) * share
-        mask = masks.around(center, self.radius) & masks.padding(lengths)
-        return Focus(center, mask, self.refocus(center))
+        return Focus(self._center(query, lengths.to(query.device)), self.radius, self.radius / 2, lengths)
 
-    def refocus(self, center: Tensor) -> tuple[Callable[[Tensor], Tensor], ...]:
-        """What follows the normalizer: the Gaussian at these centers, whose positions count from the first weight."""
-        return (gaussian_window(center, self.radius / 2),)
+    def _center(self, query: Tensor, lengths: Tensor) -> Tensor:
+        """S · sigmoid(vᵀ tanh(W h)). A row of padding that is not finite must not touch the gradient of W and v."""
+        if is_plain(query) and query.numel():
+            hidden = self.hidden(query)
+            if local_softmax.predicts(hidden, self.vector):
+                center = local_softmax.predict(hidden, self.vector.weight, lengths)
+                if center is not None:
+                    return center
+            # Of a row that is not finite no number of `hidden` is.
+            elif bool(torch.isfinite(hidden.detach()[..., :1].sum())):
+                return lengths.unsqueeze(-1) * self._share(hidden)
+        return lengths.unsqueeze(-1) * self._share(self.hidden(finite_rows(query)[0]))
+
+    def _share(self, hidden: Tensor) -> Tensor:
+        return torch.sigmoid(wide(self.vector(torch.tanh(hidden))).squeeze(-1))
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}"
@@ -188,33 +177,15 @@ class LocalAttention(nn.Module):
             **now: bound to the score for this call, e.g. `previous=weights`.
         """
         focus: Focus = self.focus(query, lengths, positions)
-        if local_window.against(query, key, value, self._score(now), lengths) is None:
-            plain = key.key if isinstance(key, Prepared) else key
-            places = local_window.places(focus.center, self.focus.radius, lengths, plain.shape[1], mask)
-            attended = local_window.attend_in_window(
-                query,
-                key,
-                value,
-                places=places,
-                score=self.score,
-                normalizer=self.normalizer,
-                bias=bias,
-                refocus=self.focus.refocus(focus.center - places.first),
-                dropout=self.dropout if self.training else 0.0,
-            )
-            if attended is not None:
-                if weights:
-                    _ = attended.weights, attended.log_weights  # made on access, and kept
-                return attended
-        return attend(
+        return attend_around(
             query,
             key,
             value,
+            focus=focus,
             score=self._score(now),
             normalizer=self.normalizer,
-            mask=focus.mask if mask is None else focus.mask & mask,
+            mask=mask,
             bias=bias,
-            refocus=focus.refocus,
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
@@ -257,6 +228,99 @@ class LocalAttention(nn.Module):
     def _score(self, now: dict[str, object]) -> Score | Bound:
         made: Score | Bound = self.score.bind(**now) if now else self.score
         return made
+
+
+class FocusedAttention(Attention):
+    """An Attention whose queries look where they are told: only at the keys of their windows, where that is exact."""
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Float[Tensor, "batch queries query_dim"],
+        key: Float[Tensor, "batch keys key_dim"] | Prepared,
+        value: Float[Tensor, "batch keys value_dim"] | None = None,
+        *,
+        focus: Focus,
+        weights: bool = False,
+        **now: object,
+    ) -> Attended:
+        """See `LocalAttention`, whose path it takes.
+
+        Args:
+            query: `(batch, queries, query_dim)`.
+            key: `(batch, keys, key_dim)`, or what `prepare` gave.
+            value: `(batch, keys, value_dim)`; None is the pointer.
+            focus: where each query looks, as `Monotonic` and `Predictive` say.
+            weights: make the weights at once.
+            **now: bound to the score for this call, e.g. `previous=weights`.
+        """
+        return attend_around(
+            query,
+            key,
+            value,
+            focus=focus,
+            score=self.score.bind(**now) if now else self.score,
+            normalizer=self.normalizer,
+            dropout=self.dropout if self.training else 0.0,
+            weights=weights,
+        )
+
+
+def attend_around(
+    query: Float[Tensor, "batch queries query_dim"],
+    key: Float[Tensor, "batch keys key_dim"] | Prepared,
+    value: Float[Tensor, "batch keys value_dim"] | None,
+    *,
+    focus: Focus,
+    score: Score | Bound,
+    normalizer: Normalizer,
+    mask: MaskLike | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    dropout: float = 0.0,
+    weights: bool = False,
+) -> Attended:
+    """Attend within windows, over their keys alone where `local_window.against` has nothing against it.
+
+    Args:
+        query: `(batch, queries, query_dim)`.
+        key: `(batch, keys, key_dim)`, or what the score prepared.
+        value: `(batch, keys, value_dim)`, or None.
+        focus: where each query looks.
+        score: compares them.
+        normalizer: over the window.
+        mask: a further one.
+        bias: added to the scores.
+        dropout: on the weights.
+        weights: make the weights at once.
+    """
+    if local_window.against(query, key, value, score, focus.lengths) is None:
+        assert isinstance(score, Score)
+        attended = local_window.attend_in_window(
+            query,
+            key,
+            value,
+            focus=focus,
+            score=score,
+            normalizer=normalizer,
+            mask=mask,
+            bias=bias,
+            dropout=dropout,
+        )
+        if attended is not None:
+            if weights:
+                _ = attended.weights, attended.log_weights  # made on access, and kept
+            return attended
+    return attend(
+        query,
+        key,
+        value,
+        score=score,
+        normalizer=normalizer,
+        mask=focus.mask if mask is None else focus.mask & mask,
+        bias=bias,
+        refocus=focus.refocus,
+        dropout=dropout,
+        weights=weights,
+    )
 
 
 def _focus(kind: str, radius: float, query_dim: int | None) -> Monotonic | Predictive:

@@ -16,14 +16,42 @@ from torch import Tensor
 from regard.attention.attended import Attended, Source
 from regard.attention.checks import checked_bias, checked_sizes
 from regard.attention.functional import check_width, wide
-from regard.attention.masks import MaskLike, Sizes, as_mask
-from regard.attention.normalize import Normalizer
-from regard.attention.score import Additive, Bound, DotProduct, Location, Prepared, Score
-from regard.kernels import local, rows
+from regard.attention.masks import Mask, MaskLike, Sizes, around, as_mask, padding
+from regard.attention.normalize import Normalizer, Softmax
+from regard.attention.refocus import gaussian_window
+from regard.attention.score import Additive, Bound, Dot, DotProduct, General, Location, Prepared, ScaledDot, Score
+from regard.kernels import local, local_softmax, rows
 from regard.kernels.calls import is_plain
+from regard.kernels.hooked import is_hooked
 
 _FARTHEST = 2**18
 """Up to so many keys a center in float32 is exact to a small part of a position."""
+
+
+class Focus(NamedTuple):
+    """Where the queries of one call look.
+
+    Attributes:
+        center: p, `(batch, queries)`, in key positions from 0.
+        radius: D, in positions.
+        sigma: the standard deviation of the Gaussian at p that follows the normalizer; 0 for none.
+        lengths: the number of real keys of each item; they come first.
+    """
+
+    center: Tensor
+    radius: float
+    sigma: float
+    lengths: Tensor
+
+    @property
+    def mask(self) -> Mask:
+        """The keys no further than the radius from p, without those beyond the item's length."""
+        return around(self.center, self.radius) & padding(self.lengths)
+
+    @property
+    def refocus(self) -> tuple[Callable[[Tensor], Tensor], ...]:
+        """What follows the normalizer."""
+        return (gaussian_window(self.center, self.sigma),) if self.sigma > 0 else ()
 
 
 class Places(NamedTuple):
@@ -84,15 +112,16 @@ def _size(radius: float, keys: int) -> int:
     return int(min(2 * radius + 3, keys))
 
 
-def places(center: Tensor, radius: float, lengths: Tensor, keys: int, mask: MaskLike | None = None) -> Places:
-    """The windows around centers, as `masks.around(center, radius) & masks.padding(lengths) & mask` has them."""
-    center = center.detach().to(torch.float64 if center.dtype == torch.float64 else torch.float32)
-    reach = radius + 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
-    window = _size(radius, keys)
+def places(focus: Focus, keys: int, mask: MaskLike | None = None) -> Places:
+    """The windows as `focus.mask & mask` has them."""
+    center = focus.center.detach()
+    center = center.to(torch.float64 if center.dtype == torch.float64 else torch.float32)
+    reach = focus.radius + 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
+    window = _size(focus.radius, keys)
     first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
     at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
     keep = (at.to(center.dtype) - center.unsqueeze(-1)).abs() <= reach.unsqueeze(-1)
-    found = Places(first, keep & (at < lengths[:, None, None]))
+    found = Places(first, keep & (at < focus.lengths[:, None, None]))
     if mask is None:
         return found
     drawn = as_mask(mask).draw(Sizes(center.shape[0], 1, center.shape[1], keys), center.device).squeeze(1)
@@ -104,44 +133,50 @@ def attend_in_window(
     key: Tensor | Prepared,
     value: Tensor | None,
     *,
-    places: Places,
+    focus: Focus,
     score: Score,
     normalizer: Normalizer,
+    mask: MaskLike | None,
     bias: Tensor | None,
-    refocus: tuple[Callable[[Tensor], Tensor], ...],
     dropout: float,
 ) -> Attended | None:
-    """`attend` under the mask of these places; None where something that is seen is not finite.
+    """`attend` under the focus's mask; None where something that is seen is not finite.
 
     Args:
         query: (batch, queries, query_dim).
         key: (batch, keys, key_dim), or what the score prepared.
         value: (batch, keys, value_dim), or None.
-        places: which keys each query looks at.
+        focus: where each query looks.
         score: one that `against` lets pass.
         normalizer: over the window.
+        mask: a further one.
         bias: added to the scores, as `attend` takes it.
-        refocus: window's weights to other weights, which leaves zeros where they are.
         dropout: on the weights.
     """
     ready = key if isinstance(key, Prepared) else score.prepare(key)
     sizes = checked_sizes(query, ready.key, value)
     bias = checked_bias(bias, sizes, query.ndim)
-    scores, finite = _scores(query, ready, score, places)
+    if (
+        (mask is None and bias is None and dropout == 0 and value is not None)
+        and isinstance(score, DotProduct)
+        and _is_softmax(normalizer)
+        and local_softmax.serves(query, ready.projected, value, focus.center)
+    ):
+        return _at_once(query, ready, value, focus, score, normalizer)
+    found = places(focus, sizes.keys, mask)
+    scores, finite = _scores(query, ready, score, found)
     if bias is not None:
-        scores = scores + wide(places.of(bias, sizes.keys))
-    normalized = normalizer(scores, places.keep)
+        scores = scores + wide(found.of(bias, sizes.keys))
+    normalized = normalizer(scores, found.keep)
     log_prob = None
     if normalizer.draws:
         chosen = normalized.detach() > 0.5
-        log_prob = torch.where(chosen, normalizer.log_weights(scores, places.keep), 0.0).sum(-1).to(query.dtype)
-    weights = normalized
-    for step in refocus:
-        weights = step(weights)
+        log_prob = torch.where(chosen, normalizer.log_weights(scores, found.keep), 0.0).sum(-1).to(query.dtype)
+    weights = _refocused(normalized, found, focus)
     context = None
     if value is not None:
         read = F.dropout(weights, dropout) if dropout > 0 else weights
-        context = local.mix(read, value, places.first)
+        context = local.mix(read, value, found.first)
         # Rows that are keys as well were met among the scores.
         finite = finite + (weights if value is ready.key else context).detach().sum()
         context = context.to(query.dtype)
@@ -149,15 +184,55 @@ def attend_in_window(
         finite = finite + weights.detach().sum()
     if not bool(torch.isfinite(finite)):
         return None
-    keys = sizes.keys
 
     def whole() -> Tensor:
-        return places.spread(weights, keys, 0.0).to(query.dtype)
+        return found.spread(weights, sizes.keys, 0.0).to(query.dtype)
 
     def logs() -> Tensor:
-        return places.spread(normalizer.log_weights(scores, places.keep), keys, -torch.inf).to(query.dtype)
+        return found.spread(normalizer.log_weights(scores, found.keep), sizes.keys, -torch.inf).to(query.dtype)
 
     return Attended(context, log_prob=log_prob, source=Source(whole, logs))
+
+
+def _at_once(
+    query: Tensor, ready: Prepared, value: Tensor, focus: Focus, score: DotProduct, normalizer: Normalizer
+) -> Attended | None:
+    """Softmax of dot products, which scores, weighs and reads a window at once; the weights are made on access."""
+    left, right, factor = score.dot_form(query, ready)
+    check_width("key", right, left.shape[-1])
+    keys = right.shape[1]
+    window = local_softmax.Window(focus.radius, _size(focus.radius, keys), focus.sigma, factor)
+    looked = local_softmax.look(left, right, value, focus.center, focus.lengths, window)
+    # What is no linear map of the query may hide that it is not finite.
+    if looked is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):
+        return None
+    context, scores, first = looked
+
+    def whole() -> Tensor:
+        found = Places(first, scores.detach() != -torch.inf)
+        return found.spread(_refocused(normalizer(scores), found, focus), keys, 0.0)
+
+    def logs() -> Tensor:
+        return Places(first, scores.detach() != -torch.inf).spread(normalizer.log_weights(scores), keys, -torch.inf)
+
+    return Attended(context, source=Source(whole, logs))
+
+
+_LINEAR = (Dot, ScaledDot, General)
+
+
+def _is_softmax(normalizer: Normalizer) -> bool:
+    """Whether it is softmax and no more, of which nobody listens to calls."""
+    if type(normalizer) is not Softmax or isinstance(normalizer.temperature, Tensor):
+        return False
+    return normalizer.temperature == 1.0 and not is_hooked(normalizer)
+
+
+def _refocused(weights: Tensor, found: Places, focus: Focus) -> Tensor:
+    """With the Gaussian, whose positions count from the first weight."""
+    if focus.sigma == 0:
+        return weights
+    return gaussian_window(focus.center - found.first, focus.sigma)(weights)
 
 
 def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tuple[Tensor, Tensor]:

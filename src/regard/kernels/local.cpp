@@ -2,115 +2,58 @@
 //
 // The window of query q begins at row first[q] and is `window` rows long; nothing is copied. Queries are gone through in
 // the order of their windows, so that rows that several of them see are read from a cache. Each of the three is the
-// gradient of the other two (see local.py).
+// gradient of the other two (see local.py). The softmax over such windows in one pass is in local_softmax.hpp.
 //
-#include "loops.hpp"
+#include "local_softmax.hpp"
 
 namespace {
 
-using namespace loops;
+using namespace local_rows;
 
 struct Sizes {
     int64_t batch, queries, window, width, threads;
     int64_t rows[2];  // strides of the rows: of items, of rows
 };
 
-constexpr int kSome = 4;  // rows at a time
-
-// work(row, how many, whether it is the first) for all rows of a window, some at a time
+// work(query, where its window begins) for some of all queries
 template <typename Work>
-void in_groups(int64_t window, const Work& work) {
-    int64_t w = 0;
-    for (; w + kSome <= window; w += kSome) work(w, std::integral_constant<int, kSome>(), w == 0);
-    for (; w < window; ++w) work(w, std::integral_constant<int, 1>(), w == 0);
-}
-
-// The sum of a vector's numbers, one half added to the other: few steps that wait for each other.
-template <typename T>
-T halved(Vec<T> numbers) {
-    constexpr int L = kLanes<T>;
-    T parts[L];
-    store(parts, numbers);
-    for (int half = L / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
-    return parts[0];
+void in_order(const Sizes& s, const int64_t* first, const int64_t* order, int64_t begin, int64_t end,
+              const Work& work) {
+    for (int64_t at = begin; at < end; ++at) {
+        int64_t q = order[at];
+        work(q, q / s.queries * s.rows[0] + first[q] * s.rows[1]);
+    }
 }
 
 // out (batch, queries, window) = each query's left · each row of its window
 template <typename T>
-void dots(const Sizes& s, const T* left, const T* rows, const int64_t* first, const int64_t* order, T* out) {
-    constexpr int L = kLanes<T>;
-    int64_t full = s.width / L * L, all = s.batch * s.queries;
+void all_dots(const Sizes& s, const T* left, const T* rows, const int64_t* first, const int64_t* order, T* out) {
+    int64_t all = s.batch * s.queries;
     share(all, 1, s.threads, all * s.window * s.width, [=](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; ++at) {
-            int64_t q = order[at];
-            const T* one = left + q * s.width;
-            const T* row = rows + q / s.queries * s.rows[0] + first[q] * s.rows[1];
-            auto some = [&](int64_t w, auto count, bool) {
-                constexpr int N = decltype(count)::value;
-                Vec<T> sums[N] = {};
-                for (int64_t c = 0; c < full; c += L) {
-                    Vec<T> x = load(one + c);
-                    for (int n = 0; n < N; ++n) sums[n] += x * load(row + (w + n) * s.rows[1] + c);
-                }
-                for (int n = 0; n < N; ++n) {
-                    T total = halved<T>(sums[n]);
-                    for (int64_t c = full; c < s.width; ++c) total += one[c] * row[(w + n) * s.rows[1] + c];
-                    out[q * s.window + w + n] = total;
-                }
-            };
-            in_groups(s.window, some);
-        }
+        in_order(s, first, order, begin, end, [&](int64_t q, int64_t row) {
+            dots(left + q * s.width, rows + row, s.rows[1], s.window, s.width, out + q * s.window);
+        });
     });
 }
 
 // out (batch, queries, width) = sum of the window's rows, each times its weight
 template <typename T>
-void mix(const Sizes& s, const T* weights, const T* rows, const int64_t* first, const int64_t* order, T* out) {
-    constexpr int L = kLanes<T>;
+void all_mix(const Sizes& s, const T* weights, const T* rows, const int64_t* first, const int64_t* order, T* out) {
     int64_t all = s.batch * s.queries;
     share(all, 1, s.threads, all * s.window * s.width, [=](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; ++at) {
-            int64_t q = order[at];
-            const T* weight = weights + q * s.window;
-            const T* row = rows + q / s.queries * s.rows[0] + first[q] * s.rows[1];
-            T* into = out + q * s.width;
-            // Some rows at a time, as they lie: memory is the limit.
-            auto some = [&](int64_t w, auto count, bool first_rows) {
-                constexpr int N = decltype(count)::value;
-                int64_t c = 0;
-                for (; c + L <= s.width; c += L) {
-                    Vec<T> sums = first_rows ? Vec<T>{} : load(into + c);
-                    for (int n = 0; n < N; ++n) sums += weight[w + n] * load(row + (w + n) * s.rows[1] + c);
-                    store(into + c, sums);
-                }
-                for (; c < s.width; ++c) {
-                    T total = first_rows ? T(0) : into[c];
-                    for (int n = 0; n < N; ++n) total += weight[w + n] * row[(w + n) * s.rows[1] + c];
-                    into[c] = total;
-                }
-            };
-            in_groups(s.window, some);
-        }
+        in_order(s, first, order, begin, end, [&](int64_t q, int64_t row) {
+            mix(weights + q * s.window, rows + row, s.rows[1], s.window, s.width, out + q * s.width);
+        });
     });
 }
 
 // Adds to each row of the window the query's left times its weight; threads share items, whose rows no other one has.
 template <typename T>
-void spread(const Sizes& s, const T* weights, const T* left, const int64_t* first, const int64_t* order, T* into) {
-    constexpr int L = kLanes<T>;
+void all_spread(const Sizes& s, const T* weights, const T* left, const int64_t* first, const int64_t* order, T* into) {
     share(s.batch, 1, s.threads, s.batch * s.queries * s.window * s.width, [=](int64_t begin, int64_t end) {
-        for (int64_t at = begin * s.queries; at < end * s.queries; ++at) {
-            int64_t q = order[at];
-            const T* one = left + q * s.width;
-            T* row = into + q / s.queries * s.rows[0] + first[q] * s.rows[1];
-            for (int64_t w = 0; w < s.window; ++w, row += s.rows[1]) {
-                T weight = weights[q * s.window + w];
-                int64_t c = 0;
-                for (; c + L <= s.width; c += L) store(row + c, load(row + c) + weight * load(one + c));
-                for (; c < s.width; ++c) row[c] += weight * one[c];
-            }
-        }
+        in_order(s, first, order, begin * s.queries, end * s.queries, [&](int64_t q, int64_t row) {
+            spread(weights + q * s.window, left + q * s.width, s.rows[1], s.window, s.width, into + row);
+        });
     });
 }
 
@@ -119,15 +62,36 @@ void spread(const Sizes& s, const T* weights, const T* left, const int64_t* firs
 #define REGARD_LOCAL(NAME, T)                                                                                         \
     extern "C" void local_dots_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* left,      \
                                       const T* rows, T* out) {                                                        \
-        dots<T>(*s, left, rows, first, order, out);                                                                   \
+        all_dots<T>(*s, left, rows, first, order, out);                                                               \
     }                                                                                                                 \
     extern "C" void local_mix_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* weights,    \
                                      const T* rows, T* out) {                                                         \
-        mix<T>(*s, weights, rows, first, order, out);                                                                 \
+        all_mix<T>(*s, weights, rows, first, order, out);                                                             \
     }                                                                                                                 \
     extern "C" void local_spread_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* weights, \
                                         const T* left, T* into) {                                                     \
-        spread<T>(*s, weights, left, first, order, into);                                                             \
+        all_spread<T>(*s, weights, left, first, order, into);                                                         \
+    }                                                                                                                 \
+    extern "C" int local_look_##NAME(const local_softmax::Look* s, const T* center, const int64_t* lengths,           \
+                                     const T* left, const T* key, const T* value, T* context, T* scores,              \
+                                     int64_t* first, int64_t* order) {                                                \
+        return local_softmax::forward<T>(*s, center, lengths, left, key, value, context, scores, first, order);       \
+    }                                                                                                                 \
+    extern "C" void local_look_backward_##NAME(                                                                       \
+        const local_softmax::Look* s, const T* center, const int64_t* lengths, const T* left, const T* key,           \
+        const T* value, const T* scores, const int64_t* first, const int64_t* order, const T* above,                  \
+        const T* above_scores, T* to_left, T* to_key, T* to_value, T* to_center) {                                    \
+        local_softmax::backward<T>(*s, center, lengths, left, key, value, scores, first, order, above, above_scores,  \
+                                   to_left, to_key, to_value, to_center);                                             \
+    }                                                                                                                 \
+    extern "C" int local_predict_##NAME(const local_softmax::Predicted* s, const T* hidden, const T* vector,          \
+                                        const int64_t* lengths, T* center) {                                          \
+        return local_softmax::predict<T>(*s, hidden, vector, lengths, center);                                        \
+    }                                                                                                                 \
+    extern "C" void local_predict_backward_##NAME(const local_softmax::Predicted* s, const T* hidden,                 \
+                                                  const T* vector, const int64_t* lengths, const T* center,           \
+                                                  const T* above, T* to_hidden, T* to_vector) {                       \
+        local_softmax::predict_backward<T>(*s, hidden, vector, lengths, center, above, to_hidden, to_vector);         \
     }
 
 REGARD_LOCAL(float32, float)

@@ -66,13 +66,14 @@ class _Dots(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
         ctx.save_for_backward(left, rows, first)
-        left, rows = _wide(left).contiguous(), _in_rows(rows)
+        left, rows = _wide(left).contiguous(), in_rows(rows)
         out = left.new_empty(*first.shape, window)
-        library = _library(left, rows)
-        if _is_dense(first, rows.shape[1], window, "dots", library):
-            torch.gather(
-                torch.bmm(left, _wide(rows).mT), -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out
-            )
+        library = compiled(left, rows)
+        if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "dots"):
+            products = torch.bmm(left, _wide(rows).mT)
+            if window == rows.shape[1]:
+                return products
+            torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
         elif library is not None:
             _run("dots", library, rows, left, rows, first, out)
         else:
@@ -93,10 +94,10 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
         ctx.save_for_backward(weights, rows, first)
-        weights, rows = _wide(weights).contiguous(), _in_rows(rows)
+        weights, rows = _wide(weights).contiguous(), in_rows(rows)
         out = weights.new_empty(*first.shape, rows.shape[-1])
-        library = _library(weights, rows)
-        if _is_dense(first, rows.shape[1], weights.shape[-1], "mix", library):
+        library = compiled(weights, rows)
+        if is_dense(first.shape[1], rows.shape[1], weights.shape[-1], "torch" if library is None else "mix"):
             torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
         elif library is not None:
             _run("mix", library, rows, weights, rows, first, out)
@@ -121,8 +122,8 @@ class _Spread(torch.autograd.Function):
     def forward(ctx: Any, weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
         ctx.save_for_backward(weights, left, first)
         weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
-        library = _library(weights, left)
-        if _is_dense(first, rows, weights.shape[-1], "spread", library):
+        library = compiled(weights, left)
+        if is_dense(first.shape[1], rows, weights.shape[-1], "torch" if library is None else "spread"):
             return torch.bmm(_among_all(weights, first, rows).mT, left)
         into = left.new_zeros(left.shape[0], rows, left.shape[-1])
         if library is not None:
@@ -154,17 +155,21 @@ def _wide(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def _in_rows(rows: Tensor) -> Tensor:
+def in_rows(rows: Tensor) -> Tensor:
+    """With the numbers of a row side by side, as memory has them."""
+    rows = rows.resolve_neg()
     return rows if rows.stride(-1) == 1 or rows.shape[-1] == 1 else rows.contiguous()
 
 
-def _is_dense(first: Tensor, rows: int, window: int, way: str, library: ctypes.CDLL | None) -> bool:
+def is_dense(queries: int, rows: int, window: int, way: str = "torch") -> bool:
     """Whether one product with all rows is faster than many with windows: these are most of them, for many queries."""
-    return first.shape[1] >= _MANY and _TIMES["torch" if library is None else way] * window > rows
+    return queries >= _MANY and _TIMES[way] * window > rows
 
 
 def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
     """The weights of all rows, 0 outside the window."""
+    if weights.shape[-1] == rows:
+        return weights
     places = first.unsqueeze(-1) + torch.arange(weights.shape[-1], device="cpu")
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
 
@@ -195,7 +200,7 @@ def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, T
         yield part, _wide(some).view(len(places) // window, window, width)
 
 
-def _library(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
+def compiled(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
     """The compiled loop, which knows one type of numbers, float32 or float64."""
     known = one.dtype == other.dtype and one.dtype in (torch.float32, torch.float64)
     return compiler.library("local") if known else None

@@ -1,0 +1,307 @@
+"""Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
+
+A compiled loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
+same on the way back; without a compiler torch's own calls do it, with the products of `local.py`.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.kernels import local
+from regard.kernels.hooked import is_hooked
+
+_KINDS = {torch.float32: "float32", torch.float64: "float64"}
+_PARTS = 16  # in which a loop adds up the gradient of the vector
+
+
+class Window(NamedTuple):
+    """What the windows of a call have in common.
+
+    Attributes:
+        radius: the rows no further from a query's center are in its window, but for those beyond the item's length.
+        size: so many rows hold any window; not more than there are.
+        sigma: the standard deviation of the Gaussian at the center, by which weights are multiplied; 0 for none.
+        scale: of the products.
+    """
+
+    radius: float
+    size: int
+    sigma: float
+    scale: float
+
+
+class Looked(NamedTuple):
+    """What `look` gives.
+
+    Attributes:
+        context: `(batch, queries, value_width)`.
+        scores: of the window's rows, −inf where nothing is seen, `(batch, queries, window)`.
+        first: where windows begin, `(batch, queries)`.
+    """
+
+    context: Tensor
+    scores: Tensor
+    first: Tensor
+
+
+def serves(left: Tensor, key: Tensor, value: Tensor, center: Tensor) -> bool:
+    """Whether `look` takes such tensors of a plain call on a CPU: all float32 or all float64, centers perhaps whole."""
+    kind = left.dtype
+    alike = kind in _KINDS and key.dtype is kind and value.dtype is kind
+    return alike and (center.dtype is kind or not center.is_floating_point())
+
+
+def look(
+    left: Float[Tensor, "batch queries width"],
+    key: Float[Tensor, "batch keys width"],
+    value: Float[Tensor, "batch keys value_width"],
+    center: Float[Tensor, "batch queries"] | Int[Tensor, "batch queries"],
+    lengths: Int[Tensor, " batch"],
+    window: Window,
+) -> Looked | None:
+    """`softmax(scale · left · key) · exp(−(s − center)² / 2σ²)` over each query's window, and the values it reads.
+
+    Nothing checks that the shapes fit. It can be differentiated again and again, the scores too.
+
+    Args:
+        left: what is compared.
+        key: with what.
+        value: what is read.
+        center: of the windows, in positions from 0.
+        lengths: the rows of each item that may be seen; from 0 to all.
+        window: what the windows have in common.
+
+    Returns:
+        None where a query, or something that is seen, is not finite. A query that sees nothing reads 0.
+    """
+    library = local.compiled(left, key)
+    if library is None:
+        looked, strange = _by_torch(left, key, value, center, lengths, window)
+        return looked if bool(torch.isfinite(strange)) else None
+    call = _Call(left, key, value, center, lengths, window, library)
+    made = call.forward()
+    if made is None:
+        return None
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center)):
+        made = _Look.apply(left, key, value, center, call, made)
+    context, scores = made
+    return Looked(context, scores, call.first)
+
+
+def predicts(hidden: Tensor, layer: nn.Module) -> bool:
+    """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
+    if type(layer) is not nn.Linear or layer.bias is not None or is_hooked(layer):
+        return False
+    if hidden.ndim != 3 or hidden.device.type != "cpu":
+        return False
+    return local.compiled(hidden, layer.weight) is not None
+
+
+def predict(
+    hidden: Float[Tensor, "batch queries hidden"], vector: Float[Tensor, "1 hidden"], lengths: Int[Tensor, " batch"]
+) -> Float[Tensor, "batch queries"] | None:
+    """`S · sigmoid(vᵀ tanh(hidden))`: the center that each query asks for (Luong 2015, equation 9).
+
+    Of what `predicts` lets pass. It can be differentiated again and again.
+
+    Args:
+        hidden: W h.
+        vector: v.
+        lengths: S.
+
+    Returns:
+        None where something of `hidden` is not finite.
+    """
+    library = local.compiled(hidden, vector)
+    assert library is not None
+    rows, lengths = hidden.contiguous(), lengths.long().contiguous()
+    center = hidden.new_empty(hidden.shape[:-1])
+    if not _run(library, "predict", _predicted(rows), rows, vector.contiguous(), lengths, center):
+        return None
+    if torch.is_grad_enabled() and (hidden.requires_grad or vector.requires_grad):
+        given: Tensor = _Predict.apply(rows, vector, lengths, (center, library))
+        return given
+    return center
+
+
+# --- torch's own calls ----------------------------------------------------------------------------------------------
+
+
+def _by_torch(
+    left: Tensor,
+    key: Tensor,
+    value: Tensor,
+    center: Tensor,
+    lengths: Tensor,
+    window: Window,
+    first: Tensor | None = None,
+) -> tuple[Looked, Tensor]:
+    """What `look` gives, and a number that is not finite if something in a window or a query is not.
+
+    Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
+    """
+    center = center.to(left.dtype) if center.is_floating_point() else center.float()
+    size, keys = window.size, key.shape[1]
+    place = center.detach()
+    reach = window.radius + 8 * torch.finfo(place.dtype).eps * place.abs().clamp_min(1.0)
+    if first is None and local.is_dense(place.shape[1], keys, size):
+        size, first = keys, torch.zeros_like(place, dtype=torch.long)
+    elif first is None:
+        first = (place - reach).floor().nan_to_num(0.0).clamp(0, keys - size).long()
+    at = first.unsqueeze(-1) + torch.arange(size, device="cpu")
+    distance = at - center.unsqueeze(-1)
+    hidden = ~(distance.detach().abs() <= reach.unsqueeze(-1)) | (at >= lengths[:, None, None])
+    products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
+    scores = products.masked_fill(hidden, -torch.inf)
+    # A row that sees nothing would be 0 / 0.
+    weights = torch.softmax(scores.masked_fill(hidden.all(-1, keepdim=True), 0.0), -1).masked_fill(hidden, 0.0)
+    if window.sigma > 0:
+        weights = weights * torch.exp(distance.square() * (-1 / (2 * window.sigma**2)))
+    context = local.mix(weights.to(left.dtype), value, first)
+    strange = products.detach().sum() + context.detach().sum()
+    return Looked(context, scores, first), strange
+
+
+def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor:
+    return lengths.unsqueeze(-1) * torch.sigmoid(torch.nn.functional.linear(torch.tanh(hidden), vector).squeeze(-1))
+
+
+# --- the compiled loop ----------------------------------------------------------------------------------------------
+
+
+class _Sizes(ctypes.Structure):
+    """`Look` of `local_softmax.hpp`."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("batch", "queries", "rows", "window", "width", "value_width", "threads")),
+        ("key", ctypes.c_int64 * 2),
+        ("value", ctypes.c_int64 * 2),
+        *((name, ctypes.c_double) for name in ("radius", "epsilon", "sigma", "scale")),
+    ]
+
+
+class _Call:
+    """The tensors of a call as the loop takes them, and what it makes of them."""
+
+    def __init__(
+        self,
+        left: Tensor,
+        key: Tensor,
+        value: Tensor,
+        center: Tensor,
+        lengths: Tensor,
+        window: Window,
+        library: ctypes.CDLL,
+    ) -> None:
+        self.window, self.library = window, library
+        # Whole positions stand for float32, in which their edges are told.
+        exact = torch.finfo(left.dtype if center.is_floating_point() else torch.float32).eps
+        self.left, self.key, self.value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
+        self.center = center.to(left.dtype).contiguous()
+        self.lengths = lengths.long().contiguous()
+        batch, queries, width = left.shape
+        self.first, self.order = torch.empty(2, batch, queries, dtype=torch.int64, device="cpu").unbind()
+        self.sizes = _Sizes(
+            *(batch, queries, key.shape[1], window.size, width, value.shape[-1], torch.get_num_threads()),
+            self.key.stride()[:2],
+            self.value.stride()[:2],
+            *(window.radius, exact, window.sigma, window.scale),
+        )
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        """The context and the scores; None where something that is seen is not finite."""
+        batch, queries, _ = self.left.shape
+        context = self.left.new_empty(batch, queries, self.value.shape[-1])
+        scores = self.left.new_empty(batch, queries, self.window.size)
+        given = (self.center, self.lengths, self.left, self.key, self.value)
+        finite = _run(self.library, "look", self.sizes, *given, context, scores, self.first, self.order)
+        return (context, scores) if finite else None
+
+    def backward(
+        self, scores: Tensor, above: Tensor | None, above_scores: Tensor | None, wanted: tuple[bool, ...]
+    ) -> list[Tensor | None]:
+        """The gradients of left, key, value and center."""
+        above, above_scores = (None if one is None else one.resolve_neg().contiguous() for one in (above, above_scores))
+        made = [
+            one.new_empty(one.shape) if asked else None
+            for one, asked in zip((self.left, self.key, self.value, self.center), wanted, strict=True)
+        ]
+        given = (self.center, self.lengths, self.left, self.key, self.value, scores, self.first, self.order)
+        _run(self.library, "look_backward", self.sizes, *given, above, above_scores, *made)
+        return made
+
+
+class _Look(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        left: Tensor,
+        key: Tensor,
+        value: Tensor,
+        center: Tensor,
+        call: _Call,
+        made: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(left, key, value, center, made[1])
+        ctx.call = call
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
+        *inputs, scores = ctx.saved_tensors
+        call, wanted = ctx.call, ctx.needs_input_grad[:4]
+        if not torch.is_grad_enabled():
+            return *call.backward(scores, above, above_scores, wanted), None, None
+        left, key, value, center = inputs
+        (context, scores, _), _ = _by_torch(left, key, value, center, call.lengths, call.window, call.first)
+        return *_again((context, scores), (above, above_scores), inputs, wanted), None, None
+
+
+class _Predict(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, vector: Tensor, lengths: Tensor, made: tuple[Tensor, ctypes.CDLL]) -> Tensor:
+        center, ctx.library = made
+        ctx.save_for_backward(hidden, vector, lengths, center)
+        return center
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, vector, lengths, center = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:2]
+        if torch.is_grad_enabled():
+            found = _predict_by_torch(hidden, vector, lengths)
+            return *_again((found,), (above,), (hidden, vector), wanted), None, None
+        to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])
+        given = (hidden, vector.contiguous(), lengths, center, above.resolve_neg().contiguous())
+        _run(ctx.library, "predict_backward", _predicted(hidden), *given, to_hidden, parts)
+        each = (to_hidden, parts.sum(0).view(vector.shape))
+        return *(one if asked else None for one, asked in zip(each, wanted, strict=True)), None, None
+
+
+def _again(
+    made: tuple[Tensor, ...], above: tuple[Tensor | None, ...], inputs: Sequence[Tensor], wanted: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """The gradients as torch makes them, which can be differentiated themselves."""
+    known = [(one, given) for one, given in zip(made, above, strict=True) if given is not None]
+    asked = [one for one, needed in zip(inputs, wanted, strict=True) if needed]
+    outputs, given = zip(*known, strict=True)
+    found = iter(torch.autograd.grad(outputs, asked, given, create_graph=True, allow_unused=True))
+    return [next(found) if needed else None for needed in wanted]
+
+
+def _predicted(hidden: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    batch, queries, width = hidden.shape
+    return (ctypes.c_int64 * 4)(batch * queries, queries, width, torch.get_num_threads())
+
+
+def _run(library: ctypes.CDLL, way: str, sizes: Any, *tensors: Tensor | None) -> bool:
+    """Runs a loop, which may say whether all was finite; the tensors live until it is done."""
+    kind = next(one.dtype for one in tensors if one is not None)
+    pointers = (ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors)
+    return bool(getattr(library, f"local_{way}_{_KINDS[kind]}")(ctypes.byref(sizes), *pointers))
