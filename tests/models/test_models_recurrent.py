@@ -10,6 +10,7 @@ from reference.recurrent import Reference, smoothed_cross_entropy
 from regard.attention.record import record
 from regard.errors import ConfigError
 from regard.layers.decoder import State
+from regard.models import recurrent
 from regard.models.recurrent import RecurrentTranslator
 
 every_variant = pytest.mark.parametrize("name", VARIANTS)
@@ -269,9 +270,9 @@ def test_keys_are_projected_once_a_sequence(monkeypatch):
 
 def test_the_vocabulary_product_is_over_real_words_only(monkeypatch):
     model, batch, rows = translator(), pairs(), []
-    vocabulary = model.decoder.vocabulary
+    made = recurrent.vocabulary_objective
     monkeypatch.setattr(
-        model.decoder, "vocabulary", lambda features: rows.append(features.shape) or vocabulary(features)
+        recurrent, "vocabulary_objective", lambda features, *rest: rows.append(features.shape) or made(features, *rest)
     )
     assert model.objective(batch).count.item() == 10
     assert rows == [(10, 5)]

@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include "loops.hpp"
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace {
 
@@ -31,8 +34,19 @@ bool first_of_all(const float* row, int64_t target, float most) {
     return true;
 }
 
-// The loss of one row; `gradient` is null or becomes its own.
-float one_row(int64_t size, const float* row, int64_t target, float smoothing, float* gradient, bool& right) {
+struct Sizes {
+    int64_t rows, size, threads, ignored;
+    float smoothing;
+};
+
+// The loss of one row, to which `bias` is added where it lies, unless it is null. `gradient` is null or becomes its own,
+// and may lie where the row does; it is added to `sums`, unless that is null.
+float one_row(const Sizes& sizes, float* row, int64_t target, const float* bias, float* gradient, float* sums_of_slopes,
+              bool& right) {
+    const int64_t size = sizes.size;
+    const float smoothing = sizes.smoothing;
+    if (bias)
+        for (int64_t i = 0; i < size; ++i) row[i] += bias[i];
     V most = all<float>(-std::numeric_limits<float>::infinity()), added = {}, sums = {};
     double of_last = 0;
     through(size, row, [&](V x, int64_t i, int count) {
@@ -42,7 +56,8 @@ float one_row(int64_t size, const float* row, int64_t target, float smoothing, f
         else
             for (int n = 0; n < count; ++n) of_last += row[i + n];
     });
-    float top = largest<float>(most);
+    const float top = largest<float>(most), chosen = row[target];
+    right = first_of_all(row, target, top);
     through(size, row, [&](V x, int64_t i, int count) {
         V power = exponential<float>(x - top);
         sums += power;
@@ -52,31 +67,53 @@ float one_row(int64_t size, const float* row, int64_t target, float smoothing, f
         else
             for (int n = 0; n < count; ++n) gradient[i + n] = power[n];
     });
-    float total = sum<float>(sums), normalizer = top + std::log(total);
-    right = total == total && first_of_all(row, target, top);
+    const float total = sum<float>(sums), normalizer = top + std::log(total);
+    right = right && total == total;
     if (gradient) {
         float scale = 1 / total, share = smoothing / size;
         for (int64_t i = 0; i < size; ++i) gradient[i] = gradient[i] * scale - share;
         gradient[target] += smoothing - 1;
+        if (sums_of_slopes)
+            for (int64_t i = 0; i < size; ++i) sums_of_slopes[i] += gradient[i];
     }
-    float loss = (1 - smoothing) * (normalizer - row[target]);
+    float loss = (1 - smoothing) * (normalizer - chosen);
     if (smoothing > 0) loss += smoothing * float(normalizer - (sum<float>(added) + of_last) / size);
     return loss;
 }
 
+constexpr int64_t kBlock = 32;  // rows whose gradients are added up by themselves: whatever the threads, in one order
+
 }  // namespace
 
-// A row whose target is `ignored` has no loss and no gradient, whatever it holds.
-extern "C" void cross_entropy(int64_t rows, int64_t size, int64_t threads, const float* logits, const int64_t* targets,
-                              int64_t ignored, float smoothing, float* gradient, float* losses, bool* right) {
-    share(rows, 1, threads, rows * size * 16, [=](int64_t begin, int64_t end) {
+extern "C" int64_t cross_entropy_block() { return kBlock; }
+
+// A row whose target is `ignored` has no loss and no gradient, whatever it holds. `bias` is null or added to each row,
+// where it lies; `gradient` is null, or may be the logits themselves; `slopes` is null or gets, of each kBlock rows, the
+// sum of their gradients.
+extern "C" void cross_entropy(const Sizes* sizes, float* logits, const int64_t* targets, const float* bias,
+                              float* gradient, float* slopes, float* losses, bool* right) {
+    const int64_t rows = sizes->rows, size = sizes->size;
+    share(rows, slopes ? kBlock : 1, sizes->threads, rows * size * 16, [=](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
             float* slope = gradient ? gradient + r * size : nullptr;
+            float* sums = slopes ? slopes + r / kBlock * size : nullptr;
+            if (sums && r % kBlock == 0) std::fill(sums, sums + size, 0.0f);
             losses[r] = 0, right[r] = false;
-            if (targets[r] != ignored)
-                losses[r] = one_row(size, logits + r * size, targets[r], smoothing, slope, right[r]);
+            if (targets[r] != sizes->ignored)
+                losses[r] = one_row(*sizes, logits + r * size, targets[r], bias, slope, sums, right[r]);
             else if (slope)
                 std::fill(slope, slope + size, 0.0f);
         }
     });
+}
+
+// Memory that nobody has touched yet comes in large pages, where the system has them: tens of thousands of small ones
+// take longer to come than the loss to be made.
+extern "C" void cross_entropy_large_pages(char* from, int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    constexpr int64_t page = 4096;
+    char* first = from + (page - reinterpret_cast<intptr_t>(from) % page) % page;
+    const int64_t whole = (from + bytes - first) / page * page;
+    if (whole > 0) madvise(first, whole, MADV_HUGEPAGE);
+#endif
 }

@@ -1,6 +1,7 @@
 """Smoothed cross-entropy with its gradient and its right choices in one compiled loop, for logits that fill memory.
 
 torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
+Where it is told what makes the logits, nobody else sees them: it adds the bias, and their gradient takes their place.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from regard.errors import ShapeError
 from regard.kernels import compiler
 from regard.kernels.calls import is_plain
-from regard.kernels.once import none_of
+from regard.kernels.once import none_of, once
 
 _NAME = "cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster
@@ -21,11 +22,23 @@ _LEAST = 2**12  # logits from which on it is faster
 
 def serves(logits: Tensor, targets: Tensor) -> bool:
     """Whether the loop takes these logits: float32 on a CPU, a plain call, where it could be built."""
-    if logits.device.type != "cpu" or logits.dtype is not torch.float32 or logits.numel() < _LEAST:
+    if logits.numel() < _LEAST or type(targets) is not Tensor or targets.device.type != "cpu":
         return False
-    if type(logits) not in (Tensor, nn.Parameter) or type(targets) is not Tensor or targets.device.type != "cpu":
+    return _is_plain_matrix(logits) and compiler.library(_NAME) is not None
+
+
+def serves_vocabulary(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> bool:
+    """Whether `of_vocabulary` takes a call; the same, for what the logits would be made of."""
+    if len(features) * len(weight) < _LEAST or type(targets) is not Tensor or targets.device.type != "cpu":
         return False
-    return logits.ndim == 2 and is_plain(logits) and compiler.library(_NAME) is not None
+    if not _is_plain_matrix(features) or not _is_plain_matrix(weight) or not _is_plain_matrix(bias[None]):
+        return False
+    return compiler.library(_NAME) is not None
+
+
+def _is_plain_matrix(x: Tensor) -> bool:
+    plain = x.device.type == "cpu" and x.dtype is torch.float32 and type(x) in (Tensor, nn.Parameter)
+    return plain and x.ndim == 2 and is_plain(x)
 
 
 def cross_entropy(
@@ -40,12 +53,71 @@ def cross_entropy(
         IndexError: a target is none of the choices.
         ShapeError: there is not one target a row.
     """
-    if targets.shape != logits.shape[:1]:
-        raise ShapeError(
-            f"logits have shape {tuple(logits.shape)}, targets {tuple(targets.shape)}: one a row is needed"
-        )
+    _check(targets, *logits.shape, ignored)
     total, right = _CrossEntropy.apply(logits, none_of(logits), targets, smoothing, ignored)
     return total, right
+
+
+def of_vocabulary(
+    features: Float[Tensor, "tokens width"],
+    weight: Float[Tensor, "choices width"],
+    bias: Float[Tensor, " choices"],
+    targets: Int[Tensor, " tokens"],
+    smoothing: float,
+    ignored: int,
+) -> tuple[Float[Tensor, ""], Bool[Tensor, " tokens"]]:
+    """The same of the logits `features weightᵀ + bias`, which become their own gradient where they lie.
+
+    Raises:
+        IndexError: a target is none of the choices.
+        ShapeError: there is not one target a row.
+    """
+    _check(targets, len(features), len(weight), ignored)
+    none = none_of(bias)
+    total, right = _OfVocabulary.apply(none, features, weight, bias, targets, smoothing, ignored)
+    return total, right
+
+
+def _check(targets: Tensor, rows: int, choices: int, ignored: int) -> None:
+    if targets.shape != (rows,):
+        raise ShapeError(f"logits have shape {(rows, choices)}, targets {tuple(targets.shape)}: one a row is needed")
+    outside = (targets != ignored) & ((targets < 0) | (targets >= choices))
+    if bool(outside.any()):
+        raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
+
+
+class _Sizes(ctypes.Structure):
+    """As the loop has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "size", "threads", "ignored")),
+        ("smoothing", ctypes.c_float),
+    )
+
+
+def _library() -> Any:
+    library = compiler.library(_NAME)
+    assert library is not None
+    return library
+
+
+def _run(
+    logits: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    ignored: int,
+    gradient: Tensor | None,
+    bias: Tensor | None = None,
+    slopes: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Each row's loss, and whether its target was the first choice; see the loop."""
+    losses, right = logits.new_empty(len(logits)), logits.new_empty(len(logits), dtype=torch.bool)
+    sizes = _Sizes(*logits.shape, torch.get_num_threads(), ignored, smoothing)
+    targets = targets.contiguous().long()
+    parts = (logits, targets, bias, gradient, slopes, losses, right)
+    given = (None if one is None else ctypes.c_void_p(one.data_ptr()) for one in parts)
+    _library().cross_entropy(ctypes.byref(sizes), *given)
+    return losses, right
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -53,22 +125,9 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, none: Tensor, targets: Tensor, smoothing: float, ignored: int
     ) -> tuple[Tensor, Tensor]:
-        rows, choices = logits.shape
-        outside = (targets != ignored) & ((targets < 0) | (targets >= choices))
-        if bool(outside.any()):
-            raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
-        logits, targets = logits.contiguous(), targets.contiguous().long()
+        logits = logits.contiguous()
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        losses, right = logits.new_empty(rows), logits.new_empty(rows, dtype=torch.bool)
-        library = compiler.library(_NAME)
-        assert library is not None
-        library.cross_entropy(
-            *map(ctypes.c_int64, (rows, choices, torch.get_num_threads())),
-            *(ctypes.c_void_p(tensor.data_ptr()) for tensor in (logits, targets)),
-            ctypes.c_int64(ignored),
-            ctypes.c_float(smoothing),
-            *(None if one is None else ctypes.c_void_p(one.data_ptr()) for one in (gradient, losses, right)),
-        )
+        losses, right = _run(logits, targets, smoothing, ignored, gradient)
         ctx.save_for_backward(gradient, none)
         ctx.mark_non_differentiable(right)
         return losses.sum(), right
@@ -77,6 +136,54 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, none = ctx.saved_tensors
         return times_upstream(gradient, none, upstream), None, None, None, None
+
+
+class _OfVocabulary(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        none: Tensor,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        ignored: int,
+    ) -> tuple[Tensor, Tensor]:
+        rows, choices = len(features), len(weight)
+        logits, slopes = features.new_empty(rows, choices), None
+        library = _library()
+        library.cross_entropy_large_pages(ctypes.c_void_p(logits.data_ptr()), ctypes.c_int64(logits.nbytes))
+        torch.mm(features, weight.t(), out=logits)
+        learns = any(ctx.needs_input_grad)
+        if ctx.needs_input_grad[3]:
+            slopes = logits.new_empty(-(-rows // library.cross_entropy_block()), choices)
+        gradient = logits if learns else None
+        losses, right = _run(logits, targets, smoothing, ignored, gradient, bias.contiguous(), slopes)
+        ctx.save_for_backward(gradient, None if slopes is None else slopes.sum(0), features, weight, none)
+        ctx.mark_non_differentiable(right)
+        return losses.sum(), right
+
+    @staticmethod
+    @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, to_bias, features, weight, _ = ctx.saved_tensors
+        to_features = gradient.mm(weight) if ctx.needs_input_grad[1] else None
+        to_weight = gradient.t().mm(features) if ctx.needs_input_grad[2] else None
+        return (
+            None,
+            *(None if one is None else _scaled(one, upstream) for one in (to_features, to_weight, to_bias)),
+            None,
+            None,
+            None,
+        )
+
+
+def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
+    """A gradient of the loss, times what comes back to the loss."""
+    # Many gradients at once may each be another number; else it is mostly the loss itself that is differentiated.
+    many = torch._C._functorch.is_legacy_batchedtensor(upstream)
+    return gradient if not many and upstream == 1 else gradient * upstream.to(gradient.dtype)
 
 
 def times_upstream(
@@ -94,10 +201,7 @@ def times_upstream(
     if torch.is_grad_enabled():
         made: Tensor = _Slope.apply(gradient, none, upstream)
         return made
-    if torch._C._functorch.is_legacy_batchedtensor(upstream):  # many gradients at once: each may be another number
-        return gradient * upstream.to(gradient.dtype)
-    # Mostly the loss itself is differentiated, and all logits need not be multiplied by 1.
-    return gradient if upstream == 1 else gradient * upstream.to(gradient.dtype)
+    return _scaled(gradient, upstream)
 
 
 class _Slope(torch.autograd.Function):

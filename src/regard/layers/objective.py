@@ -55,6 +55,33 @@ def objective(
     return Objective(smoothed_cross_entropy(logits, targets, smoothing, ignored), kept.sum(), correct)
 
 
+def vocabulary_objective(
+    features: Float[Tensor, "tokens width"],
+    weight: Float[Tensor, "choices width"],
+    bias: Float[Tensor, " choices"],
+    targets: Int[Tensor, " tokens"],
+    smoothing: float = 0.0,
+    ignored: int = IGNORED,
+) -> Objective:
+    """The objective of the logits `features weightᵀ + bias`, which need not be held beside their gradient.
+
+    Args:
+        features: what the output layer reads.
+        weight, bias: of the output layer.
+        targets: the right choices; a row whose target is `ignored` counts nowhere.
+        smoothing: the share given to all choices alike.
+        ignored: the target that marks a row to leave out.
+
+    Raises:
+        ShapeError: there is nothing to choose from, or not one target a row.
+        IndexError: a target is none of the choices.
+    """
+    if not kernel.serves_vocabulary(features, weight, bias, targets):
+        return objective(torch.nn.functional.linear(features, weight, bias), targets, smoothing, ignored)
+    total, right = kernel.of_vocabulary(features, weight, bias, targets, _share(smoothing), ignored)
+    return Objective(total, (targets != ignored).sum(), right.sum())
+
+
 def smoothed_cross_entropy(
     logits: Float[Tensor, "tokens choices"],
     targets: Int[Tensor, " tokens"],

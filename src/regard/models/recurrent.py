@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, hide_words
-from regard.layers.objective import Objective, objective
+from regard.layers.objective import Objective, vocabulary_objective
 from regard.layers.recurrent import BidirectionalEncoder
 from regard.models.recurrent_decoder import Memory, Reading, embedding, recurrent_decoder
 from regard.models.settings import RecurrentSettings
@@ -94,7 +94,7 @@ class RecurrentTranslator(nn.Module):
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """Sums of losses (nats), of tokens and of right first choices over the real target words."""
         features, targets = self.features(batch)
-        return objective(self.vocabulary(features), targets, smoothing)
+        return vocabulary_objective(features, *self.decoder.output_weights(), targets, smoothing)
 
     def forward(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """The objective; wrappers such as distributed data parallel work through `forward`."""

@@ -136,7 +136,11 @@ class RecurrentDecoder(nn.Module):
 
     def vocabulary(self, features: Float[Tensor, "*rows readout_dim"]) -> Float[Tensor, "*rows choices"]:
         """Logits of all target words."""
-        return F.linear(features, self.embedding.weight if self.output is None else self.output, self.output_bias)
+        return F.linear(features, *self.output_weights())
+
+    def output_weights(self) -> tuple[Float[Tensor, "choices readout_dim"], Float[Tensor, " choices"]]:
+        """The output layer's matrix and bias."""
+        return self.embedding.weight if self.output is None else self.output, self.output_bias
 
     def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
         """By the readout layer; of a single step by `linear`, if the layer is no more than its weights."""
