@@ -115,7 +115,12 @@ def test_it_writes_past_what_it_sees(regard, rhymer):
     long = "\n".join(RHYME * 2) + "\none"
     both = writer.write_all(["one", long], sample=False, length=20)
     assert both == [writer.write(start, sample=False, length=20) for start in ("one", long)]
-    assert "13" in regard("write", rhymer, "one", "--length", 30, "--reach", 30, code=1).stderr
+    told = regard("write", rhymer, "one", "--length", 30, "--reach", 14, code=2).stderr
+    assert told == (
+        "error: reach is 14 pieces, and this model knows 13 positions, which it learned (model.context); "
+        "give 13 or less\n"
+    )
+    regard("write", rhymer, "one", "--length", 30, "--reach", 13)
 
 
 def test_a_test_reads_as_far_as_training_did_unless_told(regard, rhymer):

@@ -108,6 +108,7 @@ def _test(
     from regard.metrics.significance import SEED
     from regard.tasks.load import load
     from regard.tasks.significance import compare_outputs
+    from regard.tasks.translation_evaluation import case_notes
 
     if source is None:
         sources, references = [], read_lines(target)
@@ -122,10 +123,13 @@ def _test(
             outputs[path] = read_lines(path)
             continue
         say(f"Translating with {path}")
-        translations = load(path, threads=threads).translate(sources, searches[path], batch)
+        translator = load(path, threads=threads)
+        translations = translator.translate(sources, searches[path], batch)
         for one in translations:
             if one.note:
                 warn(f"{path}, line {one.line}: {one.note}")
+        for note in case_notes(translator, references):
+            warn(f"{path}: {note}")
         outputs[path] = [one.text for one in translations]
     found = compare_outputs(
         [str(path) for path in systems],

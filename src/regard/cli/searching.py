@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
     from regard.tasks.translator import Translator
 
-Beam = Annotated[int | None, typer.Option("--beam", help="Hypotheses kept at each step; 1 is greedy.")]
+Beam = Annotated[
+    int | None,
+    typer.Option(
+        "--beam", help="Hypotheses kept at each step, at most as many as the vocabulary has entries; 1 is greedy."
+    ),
+]
 NBest = Annotated[int | None, typer.Option("--n-best", help="Hypotheses returned.")]
 MaxLength = Annotated[int | None, typer.Option("--max-length", help="Longest translation, in pieces.")]
 LengthPenalty = Annotated[

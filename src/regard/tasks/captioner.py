@@ -21,6 +21,7 @@ from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError
 from regard.models.captioner import Captioner
 from regard.models.captioner_settings import Features
+from regard.tasks.beam import check_beam
 from regard.tasks.captioning_settings import CaptioningSettings
 from regard.tasks.config import check
 from regard.tasks.experiment import DATA
@@ -84,7 +85,12 @@ class PictureCaptioner:
         Args:
             pictures: `(size, size, 3)` of the run's size, uint8.
             beam: hypotheses kept at each step; 1 is greedy.
+
+        Raises:
+            ConfigError: the beam is wider than the vocabulary.
         """
+        settings = SearchSettings(beam=beam)
+        check_beam(settings, len(self.tokenizer))
         if not pictures:
             return []
         self.model.eval()
@@ -95,7 +101,7 @@ class PictureCaptioner:
             len(pictures),
             begin=BEGIN,
             end=END,
-            settings=SearchSettings(beam=beam),
+            settings=settings,
             limits=[self.settings.captions.longest + 1] * len(pictures),
             forbidden=(PADDING, UNKNOWN, BEGIN),
         )

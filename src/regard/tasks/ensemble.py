@@ -84,5 +84,6 @@ def refuse_other_vocabulary(run: str | Path, translator: Translator, other_run: 
             raise RunError(
                 f"{run} and {other_run} have different {side} vocabularies ({mine.kind} with {len(mine)} entries, "
                 f"{its.kind} with {len(its)}): what one calls piece 7 is another piece in the other. Train both on the "
-                "same data with the same data.* settings, the held-out pairs included"
+                "same data with the same data.* settings. Which pairs are held out is drawn by --seed, so name them to "
+                "train with another: data.validation.source=FILE data.validation.target=FILE"
             )

@@ -106,6 +106,7 @@ def evaluate(
     unfinished = sum(not one.finished for one in translations)
     if unfinished:
         notes.append(f"{unfinished} translations did not end by themselves and were cut off")
+    notes += case_notes(translator, targets)
     buckets = by_length([len(translator.source.words(source)) for source in sources], edges or EDGES, measure)
     return TranslationEvaluation(
         items=len(pairs),
@@ -129,6 +130,17 @@ def evaluate(
         notes=notes,
         translations=translations,
     )
+
+
+def case_notes(translator: Translator, targets: Sequence[str]) -> list[str]:
+    """That measures count capitals which a translator of lower case never writes, if there are any; else nothing."""
+    capitals = sum(target != target.lower() for target in targets) if translator.target.lower else 0
+    if not capitals:
+        return []
+    return [
+        f"the model writes lower case (data.lower), and {capitals} of {len(targets)} targets have capitals, which "
+        "bleu, chrf and exact count as wrong; give targets in lower case to leave case out"
+    ]
 
 
 def _shuffled(sources: Sequence[str]) -> dict[int, str]:

@@ -19,6 +19,7 @@ from regard.models.posterior import posterior as posterior_of
 from regard.models.recurrent_decoder import RecurrentDecoder
 from regard.models.translators import Model, build_translator
 from regard.tasks.alignment_view import CAME_FROM, Alignment, Units, alignment_view
+from regard.tasks.beam import check_beam
 from regard.tasks.config import check
 from regard.tasks.corpus import load_tokenizers
 from regard.tasks.outputs import Output, Translation, output_of
@@ -125,8 +126,10 @@ class Translator:
 
         Raises:
             DataError: a text is not valid Unicode; the message names its line.
+            ConfigError: the beam is wider than the target vocabulary.
         """
         search = search or self.settings.search
+        check_beam(search, len(self.target))
         sentences = (self.read_source(text, line) for line, text in enumerate(lines, start=first))
 
         def run(sentences: list[Sentence]) -> list[Translation]:

@@ -115,6 +115,12 @@ class Writer:
             raise ConfigError(f"ahead is how many pieces are guessed; it must be at least 0, and is {ahead}")
         if reach is not None and reach < 1:
             raise ConfigError(f"reach is how many pieces are seen; it must be at least 1, and is {reach}")
+        model = self.settings.model
+        if reach is not None and model.kind == "transformer" and model.position == "learned" and reach > model.context:
+            raise ConfigError(
+                f"reach is {reach} pieces, and this model knows {model.context} positions, which it learned "
+                f"(model.context); give {model.context} or less"
+            )
         # A text without documents goes on across its lines, to the length that was asked for.
         end = END if one_line else BEGIN if borders(self.settings.data) else None
         self.model.eval()
