@@ -225,6 +225,7 @@ def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name)
         for shape in ((3, 7, QUERY), (3, 37, QUERY), (3, 37, 2), (7, 37))
     )
     attention = LocalAttention(score(name, **LOCAL_SCORES[name]), 2.5, kind, QUERY).double()
+    monkeypatch.setattr(local_window, "_COPIES", 1.0)
     given = {"lengths": torch.tensor([37, 11, 2]), "bias": bias}
     assert attention.explain(query, key, value, **given).path == "local"
     if name == "additive":
@@ -269,6 +270,7 @@ def test_a_draw_has_its_probability_and_a_pointer_its_weights():
 @pytest.mark.parametrize("content", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, named, content):
     """Position 9 of 37, in key or value: queries 7 to 11 see it under local-m with radius 2."""
+    monkeypatch.setattr(local_window, "_COPIES", 1.0)
     torch.manual_seed(0)
     attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
     for spoiled in (0, 1):
@@ -286,6 +288,7 @@ def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, 
 @pytest.mark.parametrize("content", [torch.nan, torch.inf])
 def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, named, content):
     """Of cosine too, to which it has no direction, as a query of zeros has none."""
+    monkeypatch.setattr(local_window, "_COPIES", 1.0)
     torch.manual_seed(0)
     attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
     query, key, value = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
@@ -316,6 +319,11 @@ def test_which_calls_look_at_all_keys_and_why():
     assert told.path in ("explicit", "additive")
     assert "beyond the window" in told.reasons[0]
     assert LocalAttention("dot", 2).explain(query, key, key, lengths=lengths).path == "local"
+    additive = LocalAttention(score("additive", query_dim=5, key_dim=5, hidden_dim=3), 2)
+    for queries, keys, path in ((1, 21, "local"), (1, 20, "explicit"), (3, 28, "local"), (3, 27, "explicit")):
+        given = torch.randn(2, queries, 5), torch.randn(2, keys, 5)
+        told = additive.explain(*given, given[1], lengths=torch.tensor([keys, 7]))
+        assert told.path == path and ("copy of the window" in told.reasons[0]) == (path != "local")
     with pytest.raises(MaskError, match="between 0 and the 11 keys"):
         LocalAttention("dot", 2)(query, key, key, lengths=torch.tensor([12, 7]))
     with pytest.raises(ShapeError, match="width"):

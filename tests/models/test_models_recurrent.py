@@ -7,6 +7,7 @@ import torch
 from models_variants import SOURCE_WORDS, TARGET_WORDS, VARIANTS, pairs, settings, translator
 
 from reference.recurrent import Reference, smoothed_cross_entropy
+from regard.attention import local_window
 from regard.attention.record import record
 from regard.errors import ConfigError
 from regard.layers.decoder import State
@@ -234,6 +235,28 @@ def test_local_windows():
     model = translator("luong-additive-local-p")
     model.objective(batch).total.backward()
     assert all(parameter.grad.abs().max() > 1e-6 for parameter in model.decoder.source.focus.parameters())
+
+
+@pytest.mark.parametrize("name", ["luong-additive-local-p", "luong-scaled_dot-local-m", "bahdanau-gru-local-p"])
+def test_local_windows_are_looked_at_alone_with_the_numbers_of_all_keys(monkeypatch, name):
+    """What was written, where was looked and every gradient; a recorder sees the same calls."""
+    model = translator(name) if "scaled_dot" in name else translator(name, attention="general")
+    batch = pairs((7, 5), (5, 5))
+
+    def told():
+        with record(model) as seen:
+            step = run(model, batch)[2]
+        logits = step.logits
+        losses = model.objective(batch).total, step.attended["source"].log_weights.exp().square().sum()
+        slopes = torch.autograd.grad(sum(losses), list(model.parameters()), allow_unused=True)
+        return logits, seen.weights("decoder.source.attention"), *(one for one in slopes if one is not None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.attention.local.attend", None)  # the way to all keys
+        ours = told()
+    monkeypatch.setattr(local_window, "against", lambda *_: "for comparison")
+    for one, other in zip(ours, told(), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_recorded_steps_are_the_alignment():

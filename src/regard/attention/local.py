@@ -206,7 +206,7 @@ class LocalAttention(nn.Module):
 
         A call in which something visible is not finite leaves that path once it has met it, for that of `attend`.
         """
-        reason = local_window.against(query, key, value, self._score(now), lengths)
+        reason = local_window.against(query, key, value, self._score(now), self.focus.radius, lengths)
         if reason is None:
             return Explanation(
                 "local", ("the windows are small beside all keys: only their keys are looked at",), False
@@ -292,7 +292,7 @@ def attend_around(
         dropout: on the weights.
         weights: make the weights at once.
     """
-    if local_window.against(query, key, value, score, focus.lengths) is None:
+    if local_window.against(query, key, value, score, focus.radius, focus.lengths) is None:
         assert isinstance(score, Score)
         attended = local_window.attend_in_window(
             query,

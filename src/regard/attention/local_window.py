@@ -81,7 +81,7 @@ class Places(NamedTuple):
 
 
 def against(
-    query: Tensor, key: Tensor | Prepared, value: Tensor | None, score: Score | Bound, lengths: Tensor
+    query: Tensor, key: Tensor | Prepared, value: Tensor | None, score: Score | Bound, radius: float, lengths: Tensor
 ) -> str | None:
     """Why a call is not made over its windows alone, in words; None where it is."""
     plain = key.key if isinstance(key, Prepared) else key
@@ -100,7 +100,20 @@ def against(
         return f"centers are not exact enough for {keys} keys"
     if lengths.device.type != "cpu" or tuple(lengths.shape) != query.shape[:1] or not _fit(lengths, keys):
         return "the lengths do not fit"
+    if isinstance(score, Additive) and not _is_worth_copies(query.shape[1], _size(radius, keys), keys):
+        return "additive scores of all keys take less time than a copy of the window for each query"
     return None
+
+
+def _is_worth_copies(queries: int, window: int, keys: int) -> bool:
+    """Whether additive scores of windows that are copied side by side are faster than those of all keys, as measured.
+
+    All keys' exponentials serve all queries, those of a copy its query alone.
+    """
+    return keys >= window * min(_COPIES, 2.5 + queries / 2)
+
+
+_COPIES = 20.0  # so many times the keys of a window cost no more than a copy of it
 
 
 def _fit(lengths: Tensor, keys: int) -> bool:

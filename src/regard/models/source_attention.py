@@ -11,7 +11,7 @@ from regard.attention import masks
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.functional import wide
-from regard.attention.local import Monotonic, Predictive
+from regard.attention.local import FocusedAttention, Monotonic, Predictive
 from regard.attention.normalize import normalizer
 from regard.attention.score import score, scores
 from regard.errors import ConfigError
@@ -58,7 +58,8 @@ class SourceAttention(nn.Module):
                 "as in model.attention_options.positions=50"
             )
         weigh = normalizer(settings.normalizer, **settings.normalizer_options)
-        self.attention = Attention(score(settings.attention, **options), weigh)
+        look = FocusedAttention if settings.window in ("local-m", "local-p") else Attention
+        self.attention = look(score(settings.attention, **options), weigh)
         self.hears_earlier = settings.attention == "location_aware"
         self.coverage = settings.coverage
         self.focus: Monotonic | Predictive | None = None
@@ -90,15 +91,15 @@ class SourceAttention(nn.Module):
         if "number" in moving:
             positions = moving["number"].unsqueeze(-1) + torch.arange(query.shape[1], device=query.device)
             after["number"] = moving["number"] + query.shape[1]
-        mask, refocus = masks.padding(fixed["lengths"]), ()
-        if self.focus is not None:
-            _, mask, refocus = self.focus(query, fixed["lengths"], positions)
+        if self.focus is None:
+            where = {"mask": masks.padding(fixed["lengths"])}
+        else:
+            where = {"focus": self.focus(query, fixed["lengths"], positions)}
         attended: Attended = self.attention(
             self._asked(query, inputs),
             fixed["prepared"],
             fixed["value"],
-            mask=mask,
-            refocus=refocus,
+            **where,
             # A graph cannot make weights on access: a compiled or exported step carries them out.
             weights=torch.compiler.is_compiling(),
             **self._heard(moving),
