@@ -4,7 +4,12 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from regard.errors import ConfigError
+from regard.models.classifier_settings import TransformerClassifierSettings
+from regard.models.masked_settings import MaskedModelSettings
 from regard.models.settings import RecurrentSettings
+from regard.models.tagger_settings import TaggerSettings
+from regard.tasks.config import check
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,22 @@ def test_reading_settings_does_not_load_torch():
     code = "import sys; import regard.models.settings; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("kind", [TaggerSettings, TransformerClassifierSettings, MaskedModelSettings])
+def test_runs_of_earlier_versions_are_read_where_they_ask_for_nothing(kind):
+    """They held `window: null` and `scale_embedding: false` in every building."""
+    old = {"kind": "transformer", "dim": 8, "heads": 2, "position": "rotary", "window": None, "scale_embedding": False}
+    settings = check(kind, old)
+    assert settings.dim == 8 and "window" not in settings.model_dump()
+    with pytest.raises(ConfigError, match="window: no such setting"):
+        check(kind, {**old, "window": 3})
+
+
+@pytest.mark.parametrize("position", [{}, {"position": "sinusoidal"}])
+def test_a_run_that_would_be_read_wrongly_is_refused_in_words(position):
+    with pytest.raises(
+        ConfigError, match="of an earlier version, .*; this one does, and would read them wrongly. Train"
+    ):
+        check(TaggerSettings, {"kind": "transformer", "dim": 8, "window": None, "scale_embedding": False, **position})
+    assert check(MaskedModelSettings, {"kind": "transformer", "scale_embedding": False, **position}).scales is False

@@ -1,6 +1,6 @@
 """The choices that make a Transformer. No torch here: the command line reads them before it loads."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -45,6 +45,26 @@ class TransformerParts(BaseModel):
     def hidden_dim(self) -> int:
         """Hidden width of the feed-forward network."""
         return 4 * self.dim if self.feed_forward_dim is None else self.feed_forward_dim
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, given: Any) -> Any:
+        """Leave out two settings of earlier runs that this building never heeded, where they ask for nothing.
+
+        Since those, words beside sinusoidal positions are scaled in every building, and such a run would be misread.
+        """
+        if not isinstance(given, dict):
+            return given
+        asked_nothing = {"window": None, "scale_embedding": False}
+        old = [
+            key for key, value in asked_nothing.items() if key not in cls.model_fields and given.get(key, 0) is value
+        ]
+        if "scale_embedding" in old and given.get("position", "sinusoidal") == "sinusoidal":
+            raise ValueError(
+                "this run is of an earlier version, which did not scale word vectors beside sinusoidal positions "
+                "(scale_embedding: false); this one does, and would read them wrongly. Train it anew"
+            )
+        return {key: value for key, value in given.items() if key not in old}
 
     @model_validator(mode="after")
     def _divide(self) -> "TransformerParts":
