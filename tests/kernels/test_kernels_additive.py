@@ -17,22 +17,25 @@ import regard
 from reference.attention import plain_attend, score_of_pair
 from regard.attention.attend import attend, explain
 from regard.attention.functional import additive_pairs, location_features, weigh_pairs
-from regard.kernels import additive, compiler, dot, first, half
+from regard.kernels import additive, additive_products, compiler, dot, first, half
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
-LOOPS = ["torch", pytest.param("compiled", marks=needs_compiler)]
+LOOPS = ["torch", "products", pytest.param("compiled", marks=needs_compiler)]
 
 
 @pytest.fixture(params=LOOPS)
 def loop(request, monkeypatch):
-    """Every call takes this path, in blocks of 97 numbers or by the compiled loop."""
+    """Every call takes this path: in blocks of 97 numbers, by matrix products of 11 pairs, or by the compiled loop."""
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive, "_BLOCK", 97)
-    if request.param == "torch":
-        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    else:
+    if request.param == "compiled":
         assert compiler.library("additive") is not None
+    else:
+        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
+    if request.param == "products":
+        for name, value in {"_LEAST": 1, "_SIDE": 1, "_BLOCK": 11, "_POWERS": 997}.items():
+            monkeypatch.setattr(additive_products, name, value)
     return request.param
 
 
@@ -219,8 +222,9 @@ def test_the_table_of_pairs_is_never_formed(loop):
     query, key, vector = sides(2, 11, 13, 17)
     with Largest() as largest:
         additive.additive_scores(query, key, vector, formula).sum().backward()
-    # The keys themselves, which the compiled loop fills up to whole vectors; a block has 97, the table 4,862.
-    assert largest.numbers <= 2 * 13 * (17 if loop == "torch" else 24)
+    # The keys themselves, which the compiled loop fills up to whole vectors; a block has 97, the table 4,862. Products
+    # hold the powers of a few hidden units, 997 numbers here.
+    assert largest.numbers <= {"torch": 2 * 13 * 17, "products": 997, "compiled": 2 * 13 * 24}[loop]
 
 
 def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):

@@ -2,7 +2,8 @@
 
 tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
 position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
-blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does the same where there is a compiler.
+blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does the same where there is a compiler;
+without one, many pairs of moderate numbers go through matrix products (`additive_products.py`).
 
 Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
 perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,
@@ -22,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from regard.kernels import compiler
+from regard.kernels import additive_products, compiler
 from regard.kernels.calls import is_real
 
 _BLOCK = 2**18
@@ -118,6 +119,9 @@ class _Scores(torch.autograd.Function):
         kept = kept_of(key, run is not None) if prepared and query.shape[-2] < MANY else None
         ctx.save_for_backward(query, key, vector, kept)
         ctx.formula = formula
+        if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
+            with torch.autocast(query.device.type, enabled=False):
+                return additive_products.scores(query, key, vector)
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         if run:
             a, b, v = padded(query), padded(key), padded(vector)
@@ -149,6 +153,8 @@ class _Scores(torch.autograd.Function):
             into = torch.empty_like(a), torch.empty_like(b), torch.zeros_like(v)
             run(*sizes(a, b), *addresses(a, b, kept, v, given, *into))
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
+        elif kept is None and additive_products.serves(query, key, vector, backward=True):
+            return additive_products.gradients(query, key, vector, given)
         else:
             into_query, into_key, into_vector = _backward_blocks(query, key, kept, given)
             slope = 4 * vector

@@ -1,0 +1,132 @@
+"""Additive scores by matrix products: the formula's numbers in float64, bounds in float32, what they leave alone."""
+
+import pytest
+import torch
+
+from regard.kernels import additive_products
+
+
+def tanh_scores(query, key, vector):
+    return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ vector
+
+
+def sides(*lead, queries, keys, hidden, dtype=torch.float64, scale=1.0):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (*lead, queries, hidden), (*lead, keys, hidden), (hidden,)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).mul(scale).to(dtype) for shape in shapes]
+
+
+def expected(query, key, vector, given):
+    """Scores and gradients of the formula, in float64."""
+    inputs = [one.double().requires_grad_() for one in (query, key, vector)]
+    made = tanh_scores(*inputs)
+    return made.detach(), *torch.autograd.grad(made, inputs, given.double())
+
+
+def found(query, key, vector, given):
+    return (
+        additive_products.scores(query, key, vector),
+        *additive_products.gradients(query, key, vector, given),
+    )
+
+
+# Groups of three and of two hidden units with 0, 1 and 2 that are left, one unit alone, one query, one key.
+@pytest.mark.parametrize("hidden", (1, 2, 3, 7, 11))
+@pytest.mark.parametrize(("lead", "queries", "keys"), (((2, 3), 5, 7), ((5,), 1, 7), ((3,), 5, 1)))
+# Blocks of several items, of one, and of some of its queries; powers of all groups at once, or of one.
+@pytest.mark.parametrize(("block", "powers"), ((2**17, 2**20), (80, 2**20), (40, 500), (11, 1)))
+def test_numbers_are_the_formulas(lead, queries, keys, hidden, block, powers, monkeypatch):
+    monkeypatch.setattr(additive_products, "_BLOCK", block)
+    monkeypatch.setattr(additive_products, "_POWERS", powers)
+    query, key, vector = sides(*lead, queries=queries, keys=keys, hidden=hidden)
+    given = torch.randn(*lead, queries, keys, dtype=torch.float64)
+    for ours, theirs in zip(found(query, key, vector, given), expected(query, key, vector, given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reach", (1.0, 4.0, 7.99))
+def test_float32_is_right_to_some_units_in_the_last_place(reach):
+    """Of Σ|v| in a score, of a gradient's terms without signs, to where `serves` ends; and for pairs that cancel."""
+    query, key, vector = sides(3, queries=37, keys=41, hidden=29, dtype=torch.float32)
+    query, key = (side / side.abs().max() * reach for side in (query, key))
+    key[0, :29] = -query[0, :29]
+    given = torch.randn(3, 37, 41)
+    assert additive_products._largest(query) + additive_products._largest(key) <= 16
+    scores, *gradients = found(query, key, vector, given)
+    exact, *slopes = expected(query, key, vector, given)
+    unit = torch.finfo(torch.float32).eps
+    assert (scores - exact).abs().max() <= 8 * unit * vector.abs().sum()
+    # What each gradient adds up, without its signs.
+    _, *sizes = expected(query, key, vector.abs(), given.abs())
+    for ours, theirs, size in zip(gradients[:2], slopes[:2], sizes[:2], strict=True):
+        assert ((ours - theirs).abs() <= 8 * unit * (1 + reach) * size).all()
+    assert ((gradients[2] - slopes[2]).abs() <= 8 * unit * given.abs().sum()).all()
+
+
+def test_hidden_units_keep_their_errors_to_themselves():
+    """A unit without weight has no gradient, and one of a small weight as exact a one, beside a unit of a large one."""
+    query, key, vector = sides(2, queries=17, keys=19, hidden=6, dtype=torch.float32)
+    vector = torch.tensor([1e3, 0.0, 1e3, 1e-6, 1e-6, 1e3])
+    given = torch.randn(2, 17, 19)
+    _, to_query, to_key, _ = found(query, key, vector, given)
+    _, query_slope, key_slope, _ = expected(query, key, vector, given)
+    for ours, theirs in ((to_query, query_slope), (to_key, key_slope)):
+        assert (ours[..., 1] == 0).all()
+        largest = theirs.abs().amax((0, 1))
+        assert ((ours - theirs).abs() <= 1e-5 * largest).all()
+
+
+def test_it_serves_what_no_power_overflows_for(monkeypatch):
+    monkeypatch.setattr(additive_products, "_LEAST", 1)
+    monkeypatch.setattr(additive_products, "_SIDE", 1)
+    query, key, vector = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.ones(3)
+    for at, forward, backward in ((8.0, True, True), (8.1, True, False), (-10.0, True, False), (10.1, False, False)):
+        query[0, 1, 2], key[0, 3, 0] = at, -at
+        assert additive_products.serves(query, key, vector, backward=False) is forward
+        assert additive_products.serves(query, key, vector, backward=True) is backward
+    query.zero_(), key.zero_()
+    for wrong in (torch.nan, torch.inf, -torch.inf):
+        for tensor in (query, key, vector):
+            tensor.view(-1)[1] = wrong
+            assert not additive_products.serves(query, key, vector, backward=False)
+            tensor.view(-1)[1] = 1.0
+    assert additive_products.serves(query, key, vector, backward=False)
+    assert not additive_products.serves(query, key, vector * 1e7, backward=False)
+    assert additive_products.serves(query, key, vector * 1e6, backward=True)
+
+
+def test_the_largest_numbers_that_it_serves_overflow_nowhere():
+    query, key, vector = torch.full((1, 2, 6), 10.0), torch.full((1, 3, 6), 10.0), torch.full((6,), 2.0**20)
+    query[0, 1] = -10
+    scores = additive_products.scores(query, key, vector)
+    assert (scores[0, 0] == 6 * 2.0**20).all() and scores[0, 1].abs().max() <= 2.0**20 * 1e-5
+    query, key = query * 0.8, key * 0.8
+    given = torch.ones(1, 2, 3)
+    _, *slopes = expected(query, key, vector, given)
+    for ours, theirs in zip(additive_products.gradients(query, key, vector, given), slopes, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", (torch.nan, torch.inf))
+def test_a_gradient_that_is_not_finite_touches_its_query_and_key_alone(wrong):
+    query, key, vector = sides(2, queries=3, keys=5, hidden=7)
+    given = torch.randn(2, 3, 5, dtype=torch.float64)
+    given[1, 2, 4] = wrong
+    to_query, to_key, to_vector = additive_products.gradients(query, key, vector, given)
+    assert not to_query[1, 2].isfinite().any() and not to_key[1, 4].isfinite().any() and not to_vector.isfinite().any()
+    assert to_query.isfinite().sum() == 5 * 7 and to_key.isfinite().sum() == 9 * 7
+
+
+@pytest.mark.parametrize("how", ("expanded", "transposed", "strided"))
+def test_any_layout_of_memory(how):
+    plain = sides(2, queries=3, keys=5, hidden=7)
+    query, key, vector = plain
+    if how == "expanded":
+        query, key = query[:1].expand(2, 3, 7), key[:, :1].expand(2, 5, 7)
+    elif how == "transposed":
+        query, key = query.mT.contiguous().mT, key.mT.contiguous().mT
+    else:
+        query, key, vector = (torch.stack((one, one), -1)[..., 0] for one in plain)
+    given = torch.randn(2, 5, 3, dtype=torch.float64).mT
+    for ours, theirs in zip(found(query, key, vector, given), expected(query, key, vector, given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
