@@ -56,9 +56,10 @@ def _new(registry: Any, name: str) -> Any:
 def _once(registry: Any, given: Any) -> Any:
     if not isinstance(given, str):
         return given
-    if (registry.kind, given) not in _made:
-        _made[registry.kind, given] = _new(registry, given)
-    return _made[registry.kind, given]
+    made = _made.get((registry.kind, given))
+    if made is None:
+        made = _made[registry.kind, given] = _new(registry, given)
+    return made
 
 
 def _name(part: Any) -> str:
@@ -132,13 +133,14 @@ class Call(NamedTuple):
             looks = not blind and not linear  # that path looks after itself
             unsafe = looks and not guarding.is_safe(self.query, self.compared(), self.value)
         normalizer = self.normalizer
+        additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         facts = dispatch.Facts(
             names=self.names,
             is_dot=self.score.is_dot,
             is_linear=linear,
-            additive=self.score.in_blocks(self.query, self.sizes.keys),
-            rows=self.takes_rows(),
-            in_a_loop=self.reads_in_a_loop(),
+            additive=additive,
+            rows=additive is not None and self.takes_rows(),
+            in_a_loop=additive is not None and self.reads_in_a_loop(),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
             refocused=bool(self.refocus),
@@ -146,11 +148,11 @@ class Call(NamedTuple):
             empty=0 in self.query.shape or 0 in self.key.shape,
             transformed=mapped,
             unsafe=unsafe,
-            blocks=self._blocks(),
+            blocks=not loop and self._blocks(),
             bias_learned=self._learns_bias(),
             ragged=self.seen.ragged,
             windowed=self._is_windowed(),
-            loop=self._loops(),
+            loop=loop,
         )
         return dispatch.choose(facts), blind or unsafe
 
@@ -210,13 +212,14 @@ class Call(NamedTuple):
 
     def is_linear(self) -> bool:
         """A product of feature maps over its sum, under a mask that needs no queries × keys."""
+        if not isinstance(self.score, Linear) or type(self.normalizer) is not Sum:
+            return False
         square = self.sizes.queries == self.sizes.keys
         known = all(
             isinstance(mask, Padding) or (isinstance(mask, Causal) and (mask.anchor == "end" or square))
             for mask in conjuncts(self.mask)
         )
-        summed = isinstance(self.score, Linear) and type(self.normalizer) is Sum
-        return summed and known and self.bias is None and self.prepared is None
+        return known and self.bias is None and self.prepared is None
 
     def takes_rows(self) -> bool:
         """Whether so many weights are formed for some queries at a time: none may depend on another query's."""

@@ -24,7 +24,7 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
         )
     if of_key[0] != of_query[0] or of_value[0] != of_query[0]:
         raise ShapeError(f"query, key and value must have one batch size; got {_given(query, key, value)}")
-    if value is not None and of_value[:-1] != of_key[:-1]:
+    if of_value[-2] != of_key[-2] or (axes == 4 and of_value[1] != of_key[1]):
         raise ShapeError(
             f"key and value must agree in all axes but the last: a value for each key; got {_given(query, key, value)}"
         )

@@ -30,9 +30,10 @@ def is_safe(*tensors: Tensor | None) -> bool:
     By Cauchy-Schwarz |q·k| ≤ |q| |k|, and a norm is finite only while its square is.
     """
     each = {id(tensor): tensor for tensor in tensors if tensor is not None}  # keys are often the values too
-    norms = [torch.linalg.vector_norm(wide(tensor.detach())) for tensor in each.values()]
-    # Numbers are added by themselves: for so few, laying them side by side takes longer than the sum.
-    return math.isfinite(float(sum(norms[1:], norms[0])))
+    norms = [torch.linalg.vector_norm(wide(one.detach() if one.requires_grad else one)) for one in each.values()]
+    if not norms[0].is_cpu:
+        norms = [torch.stack(norms).sum()]  # to look at a device's number is to wait for it: once
+    return all(map(math.isfinite, norms))
 
 
 def finite_rows(

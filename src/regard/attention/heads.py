@@ -171,8 +171,9 @@ class Heads(nn.Module):
     def _looped(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor | None:
         """By the compiled loop, where it takes the call and is faster."""
         sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
-        given = [one for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None]
-        if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value) or not all(map(is_real, given)):
+        if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
+            return None
+        if not all(is_real(one) for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None):
             return None
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
         visible = dot.Visible(sight.causal and sight.keep is None, 0, None, None, sight.keep)
@@ -212,12 +213,13 @@ class Heads(nn.Module):
         )
 
     def _bound(self, sight: Sight) -> Any:
-        if getattr(self.score, "kind", None) != "score":
-            return self.score
+        score = self.score
+        if getattr(score, "kind", None) != "score":
+            return score
         if sight.positions is None:
             raise ConfigError("this score knows positions, and none are known here: leave it to self-attention")
         of_query, of_key = sight.positions
-        return self.score.bind(query_positions=of_query, key_positions=of_key)
+        return score.bind(query_positions=of_query, key_positions=of_key)
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"

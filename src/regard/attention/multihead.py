@@ -221,9 +221,10 @@ class MultiHeadAttention(nn.Module):
         return by_position + (bias.unsqueeze(1) if bias.ndim == 3 else bias)
 
     def _bound(self, query_positions: Tensor | None, key_positions: Tensor | None) -> Any:
-        if getattr(self.score, "kind", None) != "score":
-            return self.score
-        return self.score.bind(query_positions=_needed(query_positions), key_positions=_needed(key_positions))
+        score = self.score
+        if getattr(score, "kind", None) != "score":
+            return score
+        return score.bind(query_positions=_needed(query_positions), key_positions=_needed(key_positions))
 
     @staticmethod
     def from_torch(module: nn.MultiheadAttention) -> "MultiHeadAttention":

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.functional import per_query, wide
 from regard.errors import ConfigError
+from regard.kernels.calls import is_readable
 from regard.registry import Registry
 
 Scores = Float[Tensor, "*lead queries keys"]
@@ -85,6 +86,13 @@ def normalizer(name: str, **options: Any) -> Normalizer:
 @normalizers.register("softmax")
 class Softmax(Normalizer):
     """`exp(s) / Σ exp(s)`."""
+
+    def forward(self, scores: Scores, keep: Keep | None = None) -> Scores:
+        if keep is None and type(self) is Softmax and _hides_nothing(scores):
+            scores = wide(scores)
+            fixed = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
+            return torch.softmax(scores if fixed else scores / self._per_query(scores), dim=-1)
+        return super().forward(scores, keep)
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(scores, dim=-1)
@@ -238,6 +246,17 @@ def _lowest(temperature: float | Tensor) -> float | None:
         return temperature.detach().min().item()
     except RuntimeError:  # vmap does not tell what is in a tensor
         return None
+
+
+_FEW = 2**16
+"""Scores of a call so small that a look at them costs less than the passes it saves."""
+
+
+def _hides_nothing(scores: Tensor) -> bool:
+    """Whether a few scores can be looked at and all are above −inf, none of them NaN."""
+    if not scores.is_cpu or not is_readable(scores) or not 0 < scores.numel() <= _FEW:
+        return False
+    return float(scores.detach().amin()) > -torch.inf
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

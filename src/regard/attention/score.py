@@ -52,10 +52,12 @@ class Score(nn.Module):
     Class attributes:
         by_content: whether permuting the keys permutes the scores; False where the score knows fixed positions.
         is_dot: whether the score is the dot product of what `dot_form` returns, which the fast paths can use.
+        kind: "score" where it is a position part as well, which is bound to positions at each call; see `position`.
     """
 
     by_content: bool = True
     is_dot: bool = False
+    kind: str | None = None
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         """What depends on the keys alone."""

@@ -17,6 +17,8 @@ from regard.kernels.calls import is_readable
 _LARGE = 2**16
 """From so many queries × keys on a look at the mask's numbers costs little beside the call."""
 
+_PLACED, _OF_LENGTHS = (Causal, Window), (Padding, Ragged)
+
 
 class Seen(NamedTuple):
     """A mask taken apart; all parts must agree.
@@ -71,12 +73,12 @@ def apart(mask: Mask | None, sizes: Sizes) -> Apart:
     """What the compiled loop need not be drawn."""
     if mask is None:
         return _WHOLE
-    parts = [_of_padding(part, sizes) if isinstance(part, Padding | Ragged) else part for part in conjuncts(mask)]
-    placed = [part for part in parts if isinstance(part, Causal | Window)]
+    parts = [_of_padding(part, sizes) if isinstance(part, _OF_LENGTHS) else part for part in conjuncts(mask)]
+    placed = [part for part in parts if isinstance(part, _PLACED)]
     placed = [part for part in placed if part.anchor == placed[0].anchor]
     offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
     windows = [part for part in placed if isinstance(part, Window)]
-    lengths = [part for part in parts if isinstance(part, _Lengths | _RaggedLengths)]
+    lengths = [part for part in parts if isinstance(part, _READ)]
     known: list[Mask] = [*placed, *lengths]
     return Apart(
         causal=len(windows) < len(placed),
@@ -126,7 +128,7 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     lower = [part for part in parts if square and isinstance(part, Causal)]
     beside = [part for part in parts if part not in lower]
     windows = [part for part in beside if square and isinstance(part, Window)]
-    lengths = [part for part in beside if isinstance(part, _Lengths | _RaggedLengths)]
+    lengths = [part for part in beside if isinstance(part, _READ)]
     known = [*windows[:1], *lengths[:1]]
     window = (windows[0].left, windows[0].right) if windows else None
     return Seen(
@@ -164,11 +166,14 @@ class _RaggedLengths(Ragged):
         self.known: tuple[int, ...] = tuple(lengths.tolist())
 
 
+_READ = (_Lengths, _RaggedLengths)
+
+
 def _read(part: Mask, sizes: Sizes) -> Mask | None:
     """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
     if isinstance(part, Keep):
         return _of_tensor(part, sizes)
-    if isinstance(part, Padding | Ragged):
+    if isinstance(part, _OF_LENGTHS):
         return _of_padding(part, sizes)
     return part
 
@@ -195,7 +200,7 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
 
 
 def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
-    if isinstance(part, _Lengths | _RaggedLengths):
+    if isinstance(part, _READ):
         return part
     lengths = part.lengths
     if isinstance(part, Padding) and part.kept is not None:

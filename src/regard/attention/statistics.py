@@ -35,6 +35,8 @@ class Statistics(NamedTuple):
         """The same with fewer of the largest weights; `top` is from 0 to what there are."""
         if not 0 <= top <= self.top_keys.shape[-1]:
             raise ConfigError(f"top= is from 0 to the {self.top_keys.shape[-1]} that were made; it was {top}")
+        if top == self.top_keys.shape[-1]:
+            return self
         return self._replace(top_weights=self.top_weights[..., :top], top_keys=self.top_keys[..., :top])
 
 
@@ -57,7 +59,9 @@ def statistics_of(weights: Callable[[slice], Tensor], shape: tuple[int, ...], to
             found.append((torch.special.entr(some).sum(-1), *_largest(some, top)))
     assert received is not None
     axis = len(shape) - 2
-    entropy, maximum, top_weights, top_keys = (torch.cat(each, dim=axis) for each in zip(*found, strict=True))
+    entropy, maximum, top_weights, top_keys = (
+        torch.cat(each, dim=axis) if len(each) > 1 else each[0] for each in zip(*found, strict=True)
+    )
     return Statistics(entropy, maximum, received, top_weights, top_keys)
 
 

@@ -99,6 +99,11 @@ def _ready(call: Call) -> Prepared:
     return call.score.prepare(call.key) if call.prepared is None else call.prepared
 
 
+def _in(kind: torch.dtype, tensor: Tensor) -> Tensor:
+    """In this type; to ask torch for the one that it has takes as long as a small operation."""
+    return tensor if tensor.dtype is kind else tensor.to(kind)
+
+
 def _for_all_heads(call: Call, tensor: Tensor) -> Tensor:
     """(batch, key_heads, …) -> (batch, heads, …)."""
     share = 1 if call.query.ndim == 3 else call.query.shape[1] // call.key.shape[1]
@@ -122,7 +127,7 @@ def _read(call: Call, weights: Tensor) -> Tensor:
     value = _for_all_heads(call, call.value)
     if call.dropout > 0:
         weights = F.dropout(weights, call.dropout)
-    return torch.matmul(weights.to(value.dtype), value).to(call.query.dtype)
+    return _in(call.query.dtype, torch.matmul(_in(value.dtype, weights), value))
 
 
 def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
@@ -144,14 +149,14 @@ def _explicit(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attend
     if call.normalizer.draws:
         chosen = normalized.detach() > 0.5
         log_prob = torch.where(chosen, call.normalizer.log_weights(scores, keep), 0.0).sum(-1, keepdim=True)
-        log_prob = guarding.spoil(log_prob, spoiled).squeeze(-1).to(call.query.dtype)
+        log_prob = _in(call.query.dtype, guarding.spoil(log_prob, spoiled).squeeze(-1))
     weights = _refocused(call, normalized, keep)
     context = None if call.value is None else guarding.spoil(_read(call, weights), spoiled)
 
     def log_weights() -> Tensor:
-        return guarding.spoil(call.normalizer.log_weights(scores, keep), spoiled, keep).to(call.query.dtype)
+        return _in(call.query.dtype, guarding.spoil(call.normalizer.log_weights(scores, keep), spoiled, keep))
 
-    seen = guarding.spoil(weights, spoiled, keep).to(call.query.dtype)
+    seen = _in(call.query.dtype, guarding.spoil(weights, spoiled, keep))
     return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
 
 
@@ -178,7 +183,7 @@ def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Atten
 
     made_from = call.query, ready.projected, *call.score.parameters()
     source = _again(call, lambda part: _scores(call, ready, part), seen, spoiled, *made_from)
-    return Attended(guarding.spoil(context.to(call.query.dtype), spoiled), source=source)
+    return Attended(guarding.spoil(_in(call.query.dtype, context), spoiled), source=source)
 
 
 def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
@@ -217,7 +222,7 @@ def _linear(call: Call) -> Attended:
         call.query,
         call.key,
     )
-    return Attended(context.to(call.query.dtype), source=source)
+    return Attended(_in(call.query.dtype, context), source=source)
 
 
 def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None, top: int | None) -> Attended:
@@ -254,9 +259,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
     else:
         context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
-    if context.dtype is not call.query.dtype:
-        context = context.to(call.query.dtype)
-    context = guarding.spoil(context, spoiled)
+    context = guarding.spoil(_in(call.query.dtype, context), spoiled)
 
     def seen() -> Tensor | None:
         # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
@@ -322,4 +325,4 @@ class _Again(NamedTuple):
     def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
         keep = rows.some(self.seen(), part)
         rotten = None if self.spoiled is None else self.spoiled[..., part]
-        return guarding.spoil(make(self.scores(part), keep), rotten, keep).to(self.call.query.dtype)
+        return _in(self.call.query.dtype, guarding.spoil(make(self.scores(part), keep), rotten, keep))

@@ -32,7 +32,8 @@ def is_plain(inputs: Tensor) -> bool:
     Args:
         inputs: one of what the call is given; it says on which device.
     """
-    device = "cpu" if inputs.is_meta else inputs.device.type  # without content it is judged as if on a CPU
+    # Without content it is judged as if on a CPU.
+    device = "cpu" if inputs.is_cpu or inputs.is_meta else inputs.device.type
     return (
         not torch.is_autocast_enabled(device)
         and not torch.compiler.is_compiling()

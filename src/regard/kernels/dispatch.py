@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         empty: an axis has size 0.
         transformed: inside vmap, jvp and the like, which the fused kernels do not know.
         unsafe: something hidden holds NaN, inf or numbers whose product could overflow.
-        blocks: a plain call on a processor, of so many queries × keys that blocks pay.
+        blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no compiled loop takes.
         bias_learned: the bias needs a gradient.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
         windowed: it is a window that hides most, and nothing else.

@@ -63,7 +63,7 @@ def prepared(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor,
     each = (query, key, value)
     if query.ndim == 3:
         each = (query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1))
-    if query.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+    if query.is_cpu and not torch.is_autocast_enabled("cpu"):
         if query.dtype is torch.float16 or (query.dtype is torch.bfloat16 and not _COUNTS_BFLOAT16):
             each = (each[0].float(), each[1].float(), each[2].float())
         each = (_side_by_side(each[0]), _side_by_side(each[1]), _side_by_side(each[2]))
@@ -84,7 +84,7 @@ def _side_by_side(rows: Tensor) -> Tensor:
 
 def _of_one_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Values as wide as keys, with zeros, where a processor's fused kernel asks for it and it pays."""
-    if torch.compiler.is_compiling() or query.device.type != "cpu" or query.shape[-1] == value.shape[-1]:
+    if torch.compiler.is_compiling() or not query.is_cpu or query.shape[-1] == value.shape[-1]:
         return query, key, value
     narrow, wide = sorted((query.shape[-1], value.shape[-1]))
     if query.shape[-2] * key.shape[-2] < 2**14 or wide > 4 * narrow:
