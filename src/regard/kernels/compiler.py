@@ -1,7 +1,8 @@
 """Loops in C++ that this machine's compiler builds at their first use; without one everything works, more slowly.
 
-A built loop is kept in `$XDG_CACHE_HOME/regard` (`~/.cache/regard`), under a name made of its source, its flags and the
-processor. `REGARD_COMPILE=0` turns them off, `CXX` names another compiler.
+A built loop is kept in `$XDG_CACHE_HOME/regard` (`~/.cache/regard`), under a name made of its source, its flags, the
+processor and its own bytes: a file that was cut short would end the program when it is loaded, so it is built again.
+`REGARD_COMPILE=0` turns them off, `CXX` names another compiler.
 """
 
 import ctypes
@@ -13,12 +14,13 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import warnings
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from regard.files import replacing
+from regard.files import digest, write_atomically
 
 SWITCH = "REGARD_COMPILE"
 _SECONDS = 120
@@ -49,7 +51,9 @@ def how(name: str) -> str:
     if os.environ.get(SWITCH) == "0":
         return f"by torch's own calls, since {SWITCH}=0"
     if compiler() is None:
-        return "by torch's own calls, since no C++ compiler is here"
+        named = os.environ.get("CXX", "")
+        asked = f" (CXX names {named}, which is none)" if named.strip() else ""
+        return f"by torch's own calls, since no C++ compiler is here{asked}"
     return "by torch's own calls, since the compiled loop could not be built"
 
 
@@ -61,13 +65,15 @@ def library(name: str) -> ctypes.CDLL | None:
         return None
     source = Path(__file__).with_name(f"{name}.cpp")
     try:
-        built = _folder() / f"{name}-{_tag(source, command)}.so"
-        if not built.exists():
-            print(
-                f"regard: building a faster loop for attention ({name}) with {command[0]}, once ({SWITCH}=0: never)",
-                file=sys.stderr,
-            )
-            _build(source, command, built)
+        folder, stem = _folder(), f"{name}-{_tag(source, command)}"
+        kept = _kept(folder, stem)
+        if kept is not None:
+            return kept
+        print(
+            f"regard: building a faster loop for attention ({name}) with {command[0]}, once ({SWITCH}=0: never)",
+            file=sys.stderr,
+        )
+        built = _build(source, command, folder, stem)
         _refuse_of_others(built)
         return _Loops(os.fspath(built))
     except (OSError, subprocess.SubprocessError) as error:
@@ -97,6 +103,27 @@ class _Loops(ctypes.CDLL):
 
         function.errcheck = check
         return function
+
+
+def _kept(folder: Path, stem: str) -> _Loops | None:
+    """The loops that an earlier start has built; a file that cannot be used is told and removed.
+
+    Raises:
+        PermissionError: others can write to it.
+    """
+    for built in sorted(folder.glob(f"{stem}-*.so")):
+        try:
+            _refuse_of_others(built)
+            if digest(built).startswith(built.stem.removeprefix(f"{stem}-")):
+                return _Loops(os.fspath(built))
+            fault = "it is damaged"
+        except PermissionError:
+            raise
+        except OSError as error:
+            fault = str(error)
+        print(f"regard: {built} cannot be used and is built again: {fault}", file=sys.stderr)
+        built.unlink(missing_ok=True)
+    return None
 
 
 def _folder() -> Path:
@@ -138,14 +165,13 @@ def _tag(source: Path, command: list[str]) -> str:
     return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _build(source: Path, command: list[str], built: Path) -> None:
-    with replacing(built) as temporary:
-        object_file = temporary.with_suffix(".o")
-        try:
-            for step in (
-                [*command, *_COMPILE, os.fspath(source), "-o", os.fspath(object_file)],
-                [*command, *_LINK, os.fspath(object_file), "-o", os.fspath(temporary)],
-            ):
-                subprocess.run(step, check=True, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
-        finally:
-            object_file.unlink(missing_ok=True)
+def _build(source: Path, command: list[str], folder: Path, stem: str) -> Path:
+    """Build the loops of a source, and keep them whole; of two processes that do so at once the last one's stay."""
+    with tempfile.TemporaryDirectory() as part:
+        object_file, built = Path(part, "loop.o"), Path(part, "loop.so")
+        for step in (
+            [*command, *_COMPILE, os.fspath(source), "-o", os.fspath(object_file)],
+            [*command, *_LINK, os.fspath(object_file), "-o", os.fspath(built)],
+        ):
+            subprocess.run(step, check=True, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        return write_atomically(folder / f"{stem}-{digest(built)[:16]}.so", built.read_bytes())
