@@ -12,13 +12,15 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ 
 WINDOW = 5
 
 
-@pytest.fixture(params=["copied", "dense", pytest.param("compiled", marks=needs_compiler)])
+@pytest.fixture(params=["copied", "blocks", "dense", pytest.param("compiled", marks=needs_compiler)])
 def way(request, monkeypatch):
-    """Rows copied for two queries at a time; products with all rows; the compiled loop."""
+    """Rows copied for two queries at a time; blocks of three queries; products with all rows; the compiled loop."""
     monkeypatch.setattr(local, "_MANY", 1)
     monkeypatch.setattr(local, "_TIMES", dict.fromkeys(local._TIMES, 99.0 if request.param == "dense" else 0.0))
     monkeypatch.setattr(local, "_BLOCK", 2 * WINDOW * 19)
-    if request.param == "copied":
+    monkeypatch.setattr(local, "_SOME", 3)
+    monkeypatch.setattr(local, "_SPAN", 99 if request.param == "blocks" else 0)
+    if request.param in ("copied", "blocks"):
         monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
     elif request.param == "compiled":
         assert compiler.library("local") is not None

@@ -20,6 +20,10 @@ _TIMES = {"torch": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
 """Of so many queries, products with all rows are faster where these are less than so many times the window's: measured,
 for torch's own calls and for each of the compiled loops."""
 
+_SOME = 32
+_SPAN = 16
+"""Without a compiler so many sorted queries at a time meet their rows, if these are at most so many windows."""
+
 _BLOCK = 2**18
 """Numbers of the rows that are copied side by side: a mebibyte of float32."""
 
@@ -76,6 +80,11 @@ class _Dots(torch.autograd.Function):
             torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
         elif library is not None:
             _run("dots", library, rows, left, rows, first, out)
+        elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
+            asked = blocks.sorted(left)
+            for block, of, places in blocks:
+                torch.gather(asked[block] @ _wide(rows[of]).mT, -1, places, out=out[block])
+            out = blocks.unsorted(out)
         else:
             for part, some in _copied(rows, first, window):
                 torch.bmm(some, left.flatten(0, 1)[part].unsqueeze(-1), out=out.view(-1, window, 1)[part])
@@ -101,6 +110,11 @@ class _Mix(torch.autograd.Function):
             torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
         elif library is not None:
             _run("mix", library, rows, weights, rows, first, out)
+        elif (blocks := _Blocks.of(first, rows.shape[1], weights.shape[-1])) is not None:
+            weights = blocks.sorted(weights)
+            for block, of, places in blocks:
+                torch.mm(blocks.among(weights[block], of, places), _wide(rows[of]), out=out[block])
+            out = blocks.unsorted(out)
         else:
             for part, some in _copied(rows, first, weights.shape[-1]):
                 torch.bmm(weights.flatten(0, 1)[part].unsqueeze(1), some, out=out.flatten(0, 1).unsqueeze(1)[part])
@@ -128,6 +142,10 @@ class _Spread(torch.autograd.Function):
         into = left.new_zeros(left.shape[0], rows, left.shape[-1])
         if library is not None:
             _run("spread", library, into, weights, left, first, into)
+        elif (blocks := _Blocks.of(first, rows, weights.shape[-1])) is not None:
+            weights, left = blocks.sorted(weights), blocks.sorted(left)
+            for block, of, places in blocks:
+                into[of].addmm_(blocks.among(weights[block], of, places).mT, left[block])
         else:
             flat, window = into.flatten(0, 1), weights.shape[-1]
             for part in _parts(first.numel(), window * left.shape[-1]):
@@ -172,6 +190,50 @@ def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
         return weights
     places = first.unsqueeze(-1) + torch.arange(weights.shape[-1], device="cpu")
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
+
+
+class _Blocks:
+    """Queries in the order of their windows, some at a time: all rows from their first window to their last meet them.
+
+    Going through it gives where each block lies among the sorted queries, where its rows lie among all, and where its
+    windows lie among its rows.
+    """
+
+    def __init__(self, first: Tensor, window: int) -> None:
+        first, order = first.sort(-1)
+        self.order = (order + first.shape[1] * torch.arange(len(first), device="cpu").unsqueeze(-1)).flatten()
+        self.places = first.unsqueeze(-1) + torch.arange(window, device="cpu")
+        self.begins, self.ends = first[:, ::_SOME].tolist(), (first[:, _SOME - 1 :: _SOME] + window).tolist()
+        if first.shape[1] % _SOME:
+            for ends, last in zip(self.ends, first[:, -1].tolist(), strict=True):
+                ends.append(last + window)
+
+    @staticmethod
+    def of(first: Tensor, rows: int, window: int) -> "_Blocks | None":
+        """None where copies of the windows are faster: there are few queries, or they look far apart."""
+        if first.shape[1] < _MANY or not first.numel():
+            return None
+        blocks = _Blocks(first, window)
+        spans = sum(map(sum, blocks.ends)) - sum(map(sum, blocks.begins))
+        return blocks if spans <= _SPAN * window * sum(map(len, blocks.begins)) else None
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, slice], tuple[int, slice], Tensor]]:
+        for item, (begins, ends) in enumerate(zip(self.begins, self.ends, strict=True)):
+            for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+                block = item, slice(number * _SOME, (number + 1) * _SOME)
+                yield block, (item, slice(begin, end)), self.places[block] - begin
+
+    def sorted(self, queries: Tensor) -> Tensor:
+        return queries.flatten(0, 1).index_select(0, self.order).view(queries.shape)
+
+    def unsorted(self, queries: Tensor) -> Tensor:
+        flat = queries.flatten(0, 1)
+        return torch.empty_like(flat).index_copy_(0, self.order, flat).view(queries.shape)
+
+    def among(self, weights: Tensor, rows: tuple[int, slice], places: Tensor) -> Tensor:
+        """The weights of a block among all of its rows, 0 outside the windows."""
+        _, of = rows
+        return weights.new_zeros(len(weights), of.stop - of.start).scatter_(1, places, weights)
 
 
 def _parts(queries: int, numbers: int) -> Iterator[slice]:

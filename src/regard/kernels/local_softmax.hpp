@@ -193,8 +193,8 @@ void backward(const Look& s, const T* center, const int64_t* lengths, const T* l
 template <typename T>
 Vec<T> tangent(Vec<T> x) {
     Vec<T> size = x < 0 ? -x : x;
-    Vec<T> power = exponential<T>(-2 * size);
-    Vec<T> found = (1 - power) / (1 + power);
+    Vec<T> power = power_of_two<T>(size * T(-2.88539008177792681));  // e^(−2 |x|)
+    Vec<T> found = (1 - power) * inverse<T>(1 + power);
     return x < 0 ? -found : found;
 }
 
