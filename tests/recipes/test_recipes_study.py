@@ -78,6 +78,13 @@ def test_rows_are_run_told_kept_and_not_run_again(folder):
     for ending in ("png", "svg", "html"):
         assert (folder / "runs" / f"by_length.{ending}").stat().st_size > 3000
 
+    chinese = call(folder, STUDY, "--only", "none", "--lang", "zh", code=0)
+    assert weights.stat().st_mtime_ns == before
+    assert chinese.stdout.split()[:4] == ["行", "BLEU", "困惑度", "熵"] and "困惑度\n模型 ↓" in chinese.stdout
+    page = (folder / "runs" / "table.md").read_text("utf-8")
+    assert "| 行 |  | BLEU | 困惑度 | 熵 | AER | 步数 | 参数 | 处理器分钟 | 备注 |" in page
+    assert "困惑度，按原文词数：" in page and "各长度（原文词数）的测试句对数：" in page
+
 
 def test_another_test_set_is_evaluated_anew_and_another_model_is_refused(folder):
     rows = [row for row in STUDY["rows"] if row["name"] != "broken"]
@@ -99,6 +106,15 @@ def test_the_list_and_wrong_calls():
     assert listed.exit_code == 0 and "multi30k-attentions" in listed.stdout and "multi30k-length" in listed.stdout
     one = runner.invoke(app, ["study", "multi30k-attentions", "--list"])
     assert one.exit_code == 0 and "{model: {attention: cosine, attention_options: {strength: 10.0}}}" in one.stdout
+    chinese = runner.invoke(app, ["study", "multi30k-attentions", "--list", "--lang", "zh"])
+    assert chinese.exit_code == 0 and "\n分钟        每行每个种子 6\n" in chinese.stdout
+    assert "自己的设置" in chinese.stdout and "minutes     " not in chinese.stdout
+    assert runner.invoke(app, ["study", "--list", "--lang", "zh"]).stdout.split()[:4] == [
+        "研究",
+        "每行分钟",
+        "行数",
+        "问题",
+    ]
     for arguments, code, message in (
         ([], 2, "name a study"),
         (["multi30k-length", "--only", "non"], 2, "Did you mean 'none'"),

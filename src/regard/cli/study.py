@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,6 +24,10 @@ Only = Annotated[
     str | None, typer.Option("--only", help="Run these rows, separated by commas; of the others show what is finished.")
 ]
 Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
+Language = Annotated[
+    Literal["en", "zh"],
+    typer.Option("--lang", help="Language of the words around the numbers; what a study says itself stays English."),
+]
 List = Annotated[bool, typer.Option("--list", help="Print the studies, or all about the one that is named, and leave.")]
 
 
@@ -45,6 +49,7 @@ def study(
     threads: Threads = None,
     only: Only = None,
     unverified: Unverified = False,
+    lang: Language = "en",
     list_: List = False,
 ) -> None:
     """Train rows of settings on equal terms and compare them in one table.
@@ -53,7 +58,7 @@ def study(
     own. A row that fails is shown as such; the others are run all the same, and the exit code is 1.
     """
     if list_:
-        _print_study(name) if name else _print_studies()
+        _print_study(name, lang) if name else _print_studies(lang)
         return
     if name is None:
         raise ConfigError("name a study, or see them all: regard study --list")
@@ -68,7 +73,7 @@ def study(
         locate(one, data, unverified=unverified, warn=warn)
     folder = run or Path("runs") / studies[0].name
     whole = [
-        _run(one, rows, folder / one.name if place else folder, data, numbers, threads)
+        _run(one, rows, folder / one.name if place else folder, data, numbers, threads, lang)
         for place, (one, rows) in enumerate(zip(studies, chosen, strict=True))
     ]
     if not all(whole):
@@ -76,7 +81,13 @@ def study(
 
 
 def _run(
-    found: "Study", rows: list["Row"], folder: Path, data: Path | None, seeds: list[int], threads: int | None
+    found: "Study",
+    rows: list["Row"],
+    folder: Path,
+    data: Path | None,
+    seeds: list[int],
+    threads: int | None,
+    lang: str,
 ) -> bool:
     """Run rows of one study, and show and write what there is of all; whether none of them failed."""
     from regard.files import write_atomically, write_json
@@ -90,13 +101,13 @@ def _run(
     outcomes = run_study(
         found, folder, seeds=seeds, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=warn
     )
-    out(table(*cells(found, outcomes)))
+    out(table(*cells(found, outcomes, lang)))
     written = [
-        write_atomically(folder / "table.md", markdown(found, outcomes)),
+        write_atomically(folder / "table.md", markdown(found, outcomes, lang)),
         write_json(folder / "table.json", to_json(found, outcomes)),
     ]
     for place, lengths in enumerate(found.lengths):
-        view = lengths_view(found, lengths, outcomes)
+        view = lengths_view(found, lengths, outcomes, lang)
         out()
         out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
         file = f"by_length_{lengths.measure}" if place else "by_length"
@@ -106,25 +117,39 @@ def _run(
     return not any(one.failure for one in outcomes if one.row.name in asked)
 
 
-def _print_studies() -> None:
+_LISTED = {"en": ["study", "minutes a row", "rows", "question"], "zh": ["研究", "每行分钟", "行数", "问题"]}
+_MORE = {
+    "en": "All about one of them: regard study NAME --list",
+    "zh": "某项研究的全部内容：regard study NAME --list --lang zh",
+}
+_HEADS = {"en": ["row", "", "its own settings"], "zh": ["行", "", "自己的设置"]}
+_ABOUT = {
+    "equal": {"en": "equal       ", "zh": "同等条件    "},
+    "minutes": {"en": "minutes     {:g} a row and seed", "zh": "分钟        每行每个种子 {:g}"},
+    "data": {"en": "data        ", "zh": "数据        "},
+    "settings": {"en": "settings    ", "zh": "设置        "},
+}
+
+
+def _print_studies(lang: str) -> None:
     from regard.tasks.studies import shipped
 
     lines = [[one.name, f"{one.minutes:g}", str(len(one.rows)), one.title] for one in shipped()]
-    out(table(["study", "minutes a row", "rows", "question"], lines))
-    say("All about one of them: regard study NAME --list")
+    out(table(_LISTED[lang], lines))
+    say(_MORE[lang])
 
 
-def _print_study(name: str) -> None:
+def _print_study(name: str, lang: str) -> None:
     from regard.tasks.config import one_line
     from regard.tasks.studies import find
 
-    found = find(name)
+    found, words = find(name), {key: each[lang] for key, each in _ABOUT.items()}
     out(f"{found.name}: {found.title}")
     for term in found.terms:
-        out(f"equal       {' '.join(term.split())}")
-    out(f"minutes     {found.minutes:g} a row and seed")
+        out(words["equal"] + " ".join(term.split()))
+    out(words["minutes"].format(found.minutes))
     if found.data is not None:
-        out(f"data        {' '.join(found.data.origin.split())}")
-    out(f"settings    {one_line(found.config)}")
+        out(words["data"] + " ".join(found.data.origin.split()))
+    out(words["settings"] + one_line(found.config))
     out()
-    out(table(["row", "", "its own settings"], [[row.name, row.title, one_line(row.config)] for row in found.rows]))
+    out(table(_HEADS[lang], [[row.name, row.title, one_line(row.config)] for row in found.rows]))

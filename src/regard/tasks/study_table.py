@@ -29,15 +29,21 @@ _HEADINGS: dict[str, tuple[str, str]] = {
 """What a column is called, and how its numbers are written; others are called by their names."""
 
 
-def table(study: Study, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows; with several seeds a cell is their mean, then the least and the greatest."""
-    heads = ["row", "", *(_heading(column) for column in study.columns)]
+def table(study: Study, outcomes: Sequence[Outcome], language: str = "en") -> tuple[list[str], list[list[str]]]:
+    """Heads and rows; with several seeds a cell is their mean, then the least and the greatest.
+
+    Args:
+        study: whose columns are shown.
+        outcomes: of its rows.
+        language: of the heads, en or zh; what the study says itself, and what failed, is as it stands.
+    """
+    heads = [_word("row", language), "", *(_heading(column, language) for column in study.columns)]
     remarks = any(one.failure or one.stopped for one in outcomes)
     rows = []
     for row, those in by_row(outcomes):
         cells = [_cell(column, [one.values.get(column) for one in those]) for column in study.columns]
         rows.append([row.name, row.title, *cells, *([_remark(those)] if remarks else [])])
-    return heads + ["remark"] * remarks, rows
+    return heads + [_word("remark", language)] * remarks, rows
 
 
 def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], language: str = "en") -> View:
@@ -63,7 +69,12 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
     by, unit = (first.by, first.unit) if first is not None else ("length", "items")
     told = {"by": _word(by, language), "unit": _word(unit, language)}
     matrix = Matrix(
-        values, [row.title for row, _ in shown], labels, _heading(lengths.measure), _word("model", language), told["by"]
+        values,
+        [row.title for row, _ in shown],
+        labels,
+        _heading(lengths.measure, language),
+        _word("model", language),
+        told["by"],
     )
     counts = ", ".join(f"{label}: {bucket[unit]:,}" for label, bucket in zip(labels, buckets, strict=True))
     notes = [_COUNTS[language].format(counts=counts, **told)] if counts else []
@@ -71,6 +82,8 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
 
 
 _COUNTS = {"en": "Test {unit} by {by}: {counts}.", "zh": "各长度（{by}）的测试{unit}数：{counts}。"}
+_BY = {"en": "{measure} by {by}:", "zh": "{measure}，按{by}："}
+_AT = {"en": "{row} stops at {why}", "zh": "{row} 止于 {why}"}
 _CHINESE = {
     "model": "模型",
     "source words": "原文词数",
@@ -80,6 +93,19 @@ _CHINESE = {
     "sequences": "序列",
     "stories": "故事",
     "sentences": "句子",
+    "row": "行",
+    "remark": "备注",
+    "exact": "完全一致",
+    "perplexity": "困惑度",
+    "entropy": "熵",
+    "accuracy": "正确率",
+    "loss": "损失",
+    "tokens/s": "词元/秒",
+    "tokens/processor s": "词元/处理器秒",
+    "parameters": "参数",
+    "steps": "步数",
+    "minutes": "分钟",
+    "processor min.": "处理器分钟",
 }
 
 
@@ -87,23 +113,23 @@ def _word(english: str, language: str) -> str:
     return _CHINESE.get(english, english) if language == "zh" else english
 
 
-def _heading(column: str) -> str:
-    return _HEADINGS[column][0] if column in _HEADINGS else column.replace("_", " ")
+def _heading(column: str, language: str = "en") -> str:
+    return _word(_HEADINGS[column][0] if column in _HEADINGS else column.replace("_", " "), language)
 
 
 def _format(column: str) -> str:
     return _HEADINGS[column][1] if column in _HEADINGS else ".4g"
 
 
-def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
+def markdown(study: Study, outcomes: Sequence[Outcome], language: str = "en") -> str:
     """The table, what is equal for all rows, how BLEU was computed, and the measure by length, as a Markdown file."""
-    blocks = [f"# {study.title}", _markdown_table(*table(study, outcomes))]
+    blocks = [f"# {study.title}", _markdown_table(*table(study, outcomes, language))]
     blocks.append("\n".join(f"- {' '.join(term.split())}" for term in study.terms))
     signatures = {name: text for one in outcomes for name, text in one.signatures.items()}
-    blocks += [f"{_heading(name)}: `{text}`" for name, text in signatures.items() if name in study.columns]
+    blocks += [f"{_heading(name, language)}: `{text}`" for name, text in signatures.items() if name in study.columns]
     stopped = {row.title: next((one.stopped for one in those if one.stopped), "") for row, those in by_row(outcomes)}
     for lengths in study.lengths:
-        view = lengths_view(study, lengths, outcomes)
+        view = lengths_view(study, lengths, outcomes, language)
         [matrix] = view.matrices
         written = _format(lengths.measure)
         rows = [
@@ -111,11 +137,11 @@ def markdown(study: Study, outcomes: Sequence[Outcome]) -> str:
             for label, values in zip(matrix.rows, matrix.values.tolist(), strict=True)
         ]
         blocks += [
-            f"{matrix.title} by {matrix.column_axis}:",
+            _BY[language].format(measure=matrix.title, by=matrix.column_axis),
             _markdown_table(["", *matrix.columns], rows),
             *view.notes,
         ]
-    blocks += [f"{title} stops at {' '.join(why.split())}" for title, why in stopped.items() if why]
+    blocks += [_AT[language].format(row=title, why=" ".join(why.split())) for title, why in stopped.items() if why]
     return "\n\n".join(blocks) + "\n"
 
 
