@@ -53,7 +53,7 @@ def cross_entropy(
         IndexError: a target is none of the choices.
         ShapeError: there is not one target a row.
     """
-    _check(targets, *logits.shape, ignored)
+    _check(targets, logits.shape[0], logits.shape[1], ignored)
     total, right = _CrossEntropy.apply(logits, none_of(logits), targets, smoothing, ignored)
     return total, right
 

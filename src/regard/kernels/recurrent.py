@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.kernels import gates
 from regard.kernels.calls import is_plain
 from regard.kernels.once import none_of, once
 
@@ -77,10 +78,10 @@ class _Sequence(torch.autograd.Function):
     def forward(ctx: Any, layout: Layout, none: Tensor, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         weight, recurrent, bias, recurrent_bias, *state = given
         read = inputs.flatten(0, 1).index_select(0, layout.places)
-        gates = torch.addmm(bias, read, weight.t())
+        sums = torch.addmm(bias, read, weight.t())
         first = [part.index_select(0, layout.order) for part in state]
         run = _gru if len(state) == 1 else _lstm
-        saved = run(layout, gates, first, recurrent.t(), recurrent_bias)
+        saved = run(layout, sums, first, recurrent.t(), recurrent_bias.contiguous())
         ctx.layout, ctx.shape, ctx.parts = layout, inputs.shape, len(state)
         ctx.save_for_backward(weight, recurrent, read, *first, *saved, none, bias, recurrent_bias, *state)
         outputs = inputs.new_zeros(inputs.shape[0] * inputs.shape[1], recurrent.shape[1])
@@ -114,6 +115,41 @@ class _Sequence(torch.autograd.Function):
         )
 
 
+def gru_step(
+    entering: Float[Tensor, "batch three_dim"],
+    carried: Float[Tensor, "batch three_dim"],
+    state: Float[Tensor, "batch hidden_dim"],
+) -> Float[Tensor, "batch hidden_dim"]:
+    """A GRU's single step from its two products, with their biases. Can be differentiated once.
+
+    Args:
+        entering: what the inputs give to the gates: reset, update, candidate.
+        carried: what the state gives to them.
+        state: before the step.
+    """
+    after: Tensor = _Step.apply(entering, carried, state)
+    return after
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, entering: Tensor, carried: Tensor, state: Tensor) -> Tensor:
+        entering, given, before = entering.contiguous(), carried.contiguous(), state.contiguous()
+        own, after = torch.empty_like(entering), torch.empty_like(before)
+        gates.gru(entering, given, None, before, own, after)
+        ctx.save_for_backward(own, given, before, after)
+        return after
+
+    @staticmethod
+    @once("a GRU's step in a loop; torch.nn.GRUCell has them")
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        own, given, before, _ = ctx.saved_tensors
+        hidden = upstream.clone(memory_format=torch.contiguous_format)
+        entering, carried = torch.empty_like(own), torch.empty_like(own)
+        gates.gru_back(own, given, before, hidden, entering, carried)
+        return entering, carried, hidden
+
+
 def _last(layout: Layout, first: list[Tensor], saved: tuple[Tensor, ...]) -> list[Tensor]:
     """The state of each row after its last step, in the rows' own order."""
     ends = []
@@ -126,76 +162,52 @@ def _last(layout: Layout, first: list[Tensor], saved: tuple[Tensor, ...]) -> lis
 
 
 def _gru(
-    layout: Layout, gates: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, the gates (reset, update, candidate) and what the state gave to them, of all steps."""
-    dim = len(recurrent)
-    outputs, given = gates.new_empty(len(gates), dim), torch.empty_like(gates)
+    outputs, given = sums.new_empty(len(sums), len(recurrent)), torch.empty_like(sums)
     for here, before in layout.steps():
-        state = outputs[before] if here.start else first[0][before]
-        own, heard = gates[here], torch.addmm(bias, state, recurrent, out=given[here])
-        own[:, : 2 * dim].add_(heard[:, : 2 * dim]).sigmoid_()
-        candidate = own[:, 2 * dim :].addcmul_(own[:, :dim], heard[:, 2 * dim :]).tanh_()
-        torch.lerp(candidate, state, own[:, dim : 2 * dim], out=outputs[here])  # (1 − z) n + z h
-    return outputs, gates, given
+        state, own = outputs[before] if here.start else first[0][before], sums[here]
+        gates.gru(own, torch.mm(state, recurrent, out=given[here]), bias, state, own, outputs[here])
+    return outputs, sums, given
 
 
 def _gru_backwards(
     layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients to the gates' inputs and to what the state gave; `onward` becomes that of the first state."""
-    outputs, gates, given = saved
-    reset, update, candidate = gates.chunk(3, -1)
-    entering, carried = torch.empty_like(gates), torch.empty_like(gates)
+    outputs, own, given = saved
+    entering, carried = torch.empty_like(own), torch.empty_like(own)
     for here, before in reversed(list(layout.steps())):
         state = outputs[before] if here.start else first[0][before]
-        hidden = onward[0][: len(state)].add_(above[here])
-        into = entering[here].chunk(3, -1)
-        r, z, n = reset[here], update[here], candidate[here]
-        torch.mul(hidden, n.square().neg_().add_(1), out=into[2]).mul_(1 - z)
-        torch.mul(hidden, state - n, out=into[1]).mul_(z).mul_(1 - z)
-        torch.mul(into[2], given[here].chunk(3, -1)[2], out=into[0]).mul_(r).mul_(1 - r)
-        carried[here] = entering[here]
-        carried[here].chunk(3, -1)[2].mul_(r)
-        hidden.mul_(z).addmm_(carried[here], recurrent)
+        hidden, back = onward[0][: len(state)].add_(above[here]), carried[here]
+        gates.gru_back(own[here], given[here], state, hidden, entering[here], back)
+        hidden.addmm_(back, recurrent)
     return entering, carried
 
 
 def _lstm(
-    layout: Layout, gates: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, memories and the gates (input, forget, candidate, output) of all steps."""
-    dim = len(recurrent)
-    outputs, memories = (gates.new_empty(len(gates), dim) for _ in range(2))
-    gates.add_(bias)
+    outputs, memories = (sums.new_empty(len(sums), len(recurrent)) for _ in range(2))
+    sums.add_(bias)
     for here, before in layout.steps():
         state, memory = (outputs[before], memories[before]) if here.start else (part[before] for part in first)
-        own = gates[here].addmm_(state, recurrent)
-        own[:, : 2 * dim].sigmoid_(), own[:, 2 * dim : 3 * dim].tanh_(), own[:, 3 * dim :].sigmoid_()
-        entering, forgetting, candidate, leaving = own.chunk(4, -1)
-        torch.mul(forgetting, memory, out=memories[here]).addcmul_(entering, candidate)
-        torch.tanh(memories[here], out=outputs[here]).mul_(leaving)
-    return outputs, memories, gates
+        gates.lstm(sums[here].addmm_(state, recurrent), memory, memories[here], outputs[here])
+    return outputs, memories, sums
 
 
 def _lstm_backwards(
     layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients to the gates' inputs, from the input and from the state alike; `onward` becomes the first state's."""
-    outputs, memories, gates = saved
-    gradients = torch.empty_like(gates)
+    outputs, memories, own = saved
+    gradients = torch.empty_like(own)
     for here, before in reversed(list(layout.steps())):
         memory = memories[before] if here.start else first[1][before]
         rows = len(memory)
-        hidden, kept = onward[0][:rows].add_(above[here]), onward[1][:rows]
-        entering, forgetting, candidate, leaving = gates[here].chunk(4, -1)
-        into = gradients[here].chunk(4, -1)
-        shown = torch.tanh(memories[here])
-        torch.mul(hidden, shown, out=into[3]).mul_(leaving).mul_(1 - leaving)
-        kept.add_(shown.square_().neg_().add_(1).mul_(hidden).mul_(leaving))
-        torch.mul(kept, candidate, out=into[0]).mul_(entering).mul_(1 - entering)
-        torch.mul(kept, memory, out=into[1]).mul_(forgetting).mul_(1 - forgetting)
-        torch.mul(kept, entering, out=into[2]).mul_(candidate.square().neg_().add_(1))
-        kept.mul_(forgetting)
+        hidden = onward[0][:rows].add_(above[here])
+        gates.lstm_back(own[here], memory, memories[here], hidden, onward[1][:rows], gradients[here])
         torch.mm(gradients[here], recurrent, out=hidden)
     return gradients, gradients

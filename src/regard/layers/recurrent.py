@@ -164,11 +164,7 @@ class Recurrence(nn.Module):
 def _gru_step(x: Tensor, state: Tensor, weights: tuple[Tensor, Tensor, Tensor, Tensor], linear: Linear) -> Tensor:
     """A GRU's step as torch's cell makes it, its products by `linear`."""
     weight, recurrent, bias, recurrent_bias = weights
-    dim = state.shape[1]
-    entering, carried = linear(x, weight, bias), linear(state, recurrent, recurrent_bias)
-    reset, update = torch.sigmoid(entering[:, : 2 * dim] + carried[:, : 2 * dim]).chunk(2, dim=1)
-    candidate = torch.tanh(torch.addcmul(entering[:, 2 * dim :], reset, carried[:, 2 * dim :]))
-    return torch.lerp(candidate, state, update)
+    return kernel.gru_step(linear(x, weight, bias), linear(state, recurrent, recurrent_bias), state)
 
 
 def _fused(cell: Any, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
