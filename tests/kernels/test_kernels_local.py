@@ -1,6 +1,5 @@
 """Products with a window of rows for each query: what gathering the rows gives, by every way and with all gradients."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 
 from regard.kernels import compiler, local
 
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="no C++ compiler is here")
 WINDOW = 5
 
 

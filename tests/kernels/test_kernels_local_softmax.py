@@ -2,7 +2,6 @@
 
 import gc
 import math
-import shutil
 import weakref
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from torch import nn
 from regard.kernels import compiler, local, local_softmax
 from regard.kernels.local_softmax import Window, look, predict, predicts
 
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="no C++ compiler is here")
 KEYS, SIZE = 23, 8
 LENGTHS = torch.tensor([KEYS, 11, 0])
 PLAIN, BELL = Window(2.5, SIZE, 0.0, 1.0), Window(2.5, SIZE, 1.25, 0.7)

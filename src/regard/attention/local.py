@@ -105,11 +105,12 @@ class Predictive(nn.Module):
                     return center
             # Of a row that is not finite no number of `hidden` is.
             elif bool(torch.isfinite(hidden.detach()[..., :1].sum())):
-                return lengths.unsqueeze(-1) * self._share(hidden)
-        return lengths.unsqueeze(-1) * self._share(self.hidden(finite_rows(query)[0]))
+                alone = not torch.is_grad_enabled() and local_softmax.is_bare(self.hidden)  # nobody else has `hidden`
+                return lengths.unsqueeze(-1) * self._share(hidden.tanh_() if alone else torch.tanh(hidden))
+        return lengths.unsqueeze(-1) * self._share(torch.tanh(self.hidden(finite_rows(query)[0])))
 
-    def _share(self, hidden: Tensor) -> Tensor:
-        return torch.sigmoid(wide(self.vector(torch.tanh(hidden))).squeeze(-1))
+    def _share(self, bounded: Tensor) -> Tensor:
+        return torch.sigmoid(wide(self.vector(bounded)).squeeze(-1))
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}"

@@ -93,9 +93,14 @@ def look(
     return Looked(context, scores, call.first)
 
 
+def is_bare(layer: nn.Module) -> bool:
+    """Whether a layer is its matrix and no more, of which nobody listens to calls."""
+    return type(layer) is nn.Linear and layer.bias is None and not is_hooked(layer)
+
+
 def predicts(hidden: Tensor, layer: nn.Module) -> bool:
     """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
-    if type(layer) is not nn.Linear or layer.bias is not None or is_hooked(layer):
+    if not is_bare(layer) or not isinstance(layer.weight, Tensor):
         return False
     if hidden.ndim != 3 or hidden.device.type != "cpu":
         return False
@@ -158,8 +163,11 @@ def _by_torch(
     hidden = ~(distance.detach().abs() <= reach.unsqueeze(-1)) | (at >= lengths[:, None, None])
     products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
     scores = products.masked_fill(hidden, -torch.inf)
-    # A row that sees nothing would be 0 / 0.
-    weights = torch.softmax(scores.masked_fill(hidden.all(-1, keepdim=True), 0.0), -1).masked_fill(hidden, 0.0)
+    blind = hidden.all(-1, keepdim=True)
+    if bool(blind.any()):  # these would be 0 / 0
+        weights = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+    else:
+        weights = torch.softmax(scores, -1)
     if window.sigma > 0:
         weights = weights * torch.exp(distance.square() * (-1 / (2 * window.sigma**2)))
     context = local.mix(weights.to(left.dtype), value, first)
