@@ -74,13 +74,13 @@ class RecurrentTranslator(nn.Module):
         """What the output layer reads at each real target word, and these words; padding is left out."""
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
         target_in = self._partly_hidden(batch.target_in)
-        if self.training and self.settings.teacher_forcing < 1:
-            features = self._partly_forced(state, target_in)
-        else:
-            features = self.decoder.features(state, target_in, batch.target_lengths).features
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
-        return features[kept], batch.target_out[kept]
+        if self.training and self.settings.teacher_forcing < 1:
+            features = self._partly_forced(state, target_in)[kept]
+        else:
+            features = self.decoder.real_features(state, target_in, batch.target_lengths)
+        return features, batch.target_out[kept]
 
     def reading(self, batch: Pairs) -> Reading:
         """What the output layer reads at every target position, padding too, and where each looked."""

@@ -47,6 +47,23 @@ class Reading(NamedTuple):
     attended: Attended | None
 
 
+class Real(NamedTuple):
+    """Which words of a batch are real, in training: of others nothing is asked for.
+
+    Attributes:
+        lengths: how many each row has, its first ones.
+        places: where they lie in `(batch · n)`.
+    """
+
+    lengths: Int[Tensor, " batch"]
+    places: Int[Tensor, " tokens"]
+
+    @staticmethod
+    def of(real: "Real | None", x: Float[Tensor, "batch n dim"]) -> Float[Tensor, "*rows dim"]:
+        """The vectors at the real words alone; all of them where nothing is said of any."""
+        return x if real is None else x.flatten(0, 1).index_select(0, real.places)
+
+
 class RecurrentDecoder(nn.Module):
     """What the three decoders share: word vectors, the first state, the recurrence and the output layer.
 
@@ -95,22 +112,16 @@ class RecurrentDecoder(nn.Module):
         attended = {} if reading.attended is None else {SOURCE: reading.attended}
         return Step(self.vocabulary(reading.features), State(state.fixed, reading.moving), attended)
 
-    def features(
-        self, state: State, inputs: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"] | None = None
-    ) -> Reading:
+    def features(self, state: State, inputs: Int[Tensor, "batch n"]) -> Reading:
         """The n vectors that `vocabulary` makes logits of.
 
         Args:
             state: what was read before.
             inputs: n words.
-            lengths: how many of them are real, for training: what comes after them is not asked for, be it features or
-                the state, and mostly not computed; nor is it told where a decoder that loops has looked.
         """
         embedded = self.dropout(self.embedding(inputs))
         if not self.loops or inputs.shape[1] == 1:
-            return self.read(state.fixed, state.moving, embedded, lengths)
-        if lengths is not None:
-            return self._shrinking(state, embedded, lengths)
+            return self.read(state.fixed, state.moving, embedded)
         readings, moving = [], state.moving
         for one in embedded.split(1, dim=1):
             readings.append(self.read(state.fixed, moving, one))
@@ -118,21 +129,38 @@ class RecurrentDecoder(nn.Module):
         looks = [reading.attended for reading in readings if reading.attended is not None]
         return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, joined(looks))
 
-    def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor) -> Reading:
+    def real_features(
+        self, state: State, inputs: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens readout_dim"]:
+        """The same for training: at the first `lengths` words of each row alone, one row after the other.
+
+        What comes after them is mostly not computed.
+        """
+        embedded = self.dropout(self.embedding(inputs))
+        real = torch.arange(inputs.shape[1], device=lengths.device) < lengths.unsqueeze(-1)
+        if self.loops and inputs.shape[1] > 1:
+            return self._shrinking(state, embedded, lengths, real)
+        places = real.flatten().nonzero().squeeze(-1)
+        return self.read(state.fixed, state.moving, embedded, Real(lengths, places)).features
+
+    def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
         """A loop whose batch shrinks: ended rows leave once they are an eighth of it, for leaving costs a copy."""
-        lengths, order = lengths.sort(descending=True, stable=True)
+        _, order = lengths.sort(descending=True, stable=True)
         fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
-        living = (lengths.unsqueeze(-1) > torch.arange(embedded.shape[1], device=lengths.device)).sum(0).tolist()
-        batch = rows = len(order)
-        features, linear = [], linear_of_a_loop(embedded)
-        for one, live in zip(embedded.split(1, dim=1), living, strict=True):
+        living = real.sum(0)
+        rows, features, linear = len(order), [], linear_of_a_loop(embedded)
+        for one, live in zip(embedded.split(1, dim=1), living.tolist(), strict=True):
+            if not live and features:
+                break
             if live <= rows * 7 // 8:
                 rows = max(1, live)
                 fixed, moving = tree_map(operator.itemgetter(slice(rows)), (fixed, moving))
             reading = self.read(fixed, moving, one[:rows], linear=linear)
             moving = reading.moving
-            features.append(F.pad(reading.features, (0, 0, 0, 0, 0, batch - rows)))
-        return Reading(torch.cat(features, dim=1)[order.argsort()], moving, None)
+            features.append(reading.features[:live, 0])
+        # Step by step they lie, the longest rows first: each row's own are to lie together.
+        starts = living.cumsum(0) - living
+        return torch.cat(features).index_select(0, (starts + order.argsort().unsqueeze(-1))[real])
 
     def vocabulary(self, features: Float[Tensor, "*rows readout_dim"]) -> Float[Tensor, "*rows choices"]:
         """Logits of all target words."""
@@ -158,12 +186,13 @@ class RecurrentDecoder(nn.Module):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        lengths: Tensor | None = None,
+        real: Real | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         """The n word vectors `(batch, n, embedding_dim)` after the state `moving`; n is 1 where the decoder loops.
 
-        Beyond `lengths`, where they are given, nothing is asked for. `linear` makes the products of a single step.
+        Where `real` is given, the features are those of the real words alone, `(tokens, readout_dim)`. `linear` makes
+        the products of a single step.
         """
         raise NotImplementedError
 
@@ -194,13 +223,16 @@ class LuongDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        lengths: Tensor | None = None,
+        real: Real | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         inputs = torch.cat([embedded, moving["fed"].unsqueeze(1)], dim=-1) if self.feeding else embedded
-        hidden, carried = self.recurrence(inputs, moving["carried"], lengths, linear)  # h_t
+        hidden, carried = self.recurrence(
+            inputs, moving["carried"], None if real is None else real.lengths, linear
+        )  # h_t
         attended, looked = self.source(fixed, moving, hidden, embedded)  # a_t, eq. 7; c_t
-        pair = self.dropout(torch.cat([hidden, attended.context.to(hidden.dtype)], dim=-1))
+        context = attended.context.to(hidden.dtype)
+        pair = self.dropout(torch.cat([Real.of(real, hidden), Real.of(real, context)], dim=-1))
         features = self.dropout(torch.tanh(self._read_out(pair, linear)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
         looked["carried"] = carried
         if self.feeding:
@@ -230,7 +262,7 @@ class BahdanauDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        lengths: Tensor | None = None,
+        real: Real | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
@@ -239,7 +271,7 @@ class BahdanauDecoder(RecurrentDecoder):
         hidden, looked["carried"] = self.recurrence(
             torch.cat([embedded, context], dim=-1), moving["carried"], linear=linear
         )  # s_t
-        whole = self.dropout(torch.cat([hidden, embedded, context], dim=-1))
+        whole = self.dropout(Real.of(real, torch.cat([hidden, embedded, context], dim=-1)))
         pairs = self._read_out(whole, linear).unflatten(-1, (self.readout_dim, 2))  # t̃_t = U_o s + V_o E y + C_o c
         return Reading(self.dropout(pairs.amax(-1)), looked, attended)  # t_t: the larger of each pair
 
@@ -268,12 +300,15 @@ class FixedContextDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        lengths: Tensor | None = None,
+        real: Real | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         context = [part.unsqueeze(1).expand(-1, embedded.shape[1], -1) for part in fixed.values()]
-        hidden, carried = self.recurrence(torch.cat([embedded, *context], dim=-1), moving["carried"], lengths)
-        features = torch.tanh(self.readout(self.dropout(torch.cat([hidden, *context], dim=-1))))
+        hidden, carried = self.recurrence(
+            torch.cat([embedded, *context], dim=-1), moving["carried"], None if real is None else real.lengths
+        )
+        pair = Real.of(real, torch.cat([hidden, *context], dim=-1))
+        features = torch.tanh(self.readout(self.dropout(pair)))
         return Reading(self.dropout(features), {"carried": carried}, None)
 
 
