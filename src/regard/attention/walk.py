@@ -73,7 +73,7 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
 def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
     """What of the mask this path must be given as a tensor."""
     seen = call.seen
-    if path in ("linear", "ragged", "windowed"):
+    if call.mask is None or path in ("linear", "ragged", "windowed"):
         return None
     if path == "compiled" and not guarded:
         return None  # what the loop does not know is drawn with the rest of its mask
