@@ -21,8 +21,9 @@ from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_s
 from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
-from regard.kernels import dot
+from regard.kernels import dot, self_attention
 from regard.kernels.calls import is_readable, is_real
+from regard.kernels.hooked import is_hooked
 
 Turn = Callable[[Tensor], Tensor]
 
@@ -236,7 +237,31 @@ class SelfHeads(Heads):
         self, x: Float[Tensor, "batch positions dim"], turn: Turn | None
     ) -> tuple[Float[Tensor, "batch heads positions width"], Keys]:
         """Queries, and keys with their values, of the same positions."""
-        made = self.inputs(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return self._parts(self.inputs(x), turn)
+
+    def among(self, x: Float[Tensor, "batch positions dim"], sight: Sight) -> Attended:
+        """What `project` and a call of the module give, where the positions look at each other alone."""
+        made = self.inputs(x)
+        causal = self._together(made, sight)
+        if causal is None:
+            attended: Attended = self(*self._parts(made, sight.turn), sight)
+            return attended
+        scale = self.width**-0.5 if self.score.scale is None else self.score.scale
+        context = self_attention.attention(made, self.heads, self.key_heads, causal=causal, scale=scale)
+        source = self._source(lambda: self._plainly(*self._parts(made, None), sight))
+        return Attended(self.output(context), source=source)
+
+    def _together(self, made: Tensor, sight: Sight) -> bool | None:
+        """Whether a position sees those up to itself or all, if a loop reads what was made as it lies; else None."""
+        if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
+            return None
+        if sight.keep is not None or sight.bias is not None or sight.turn is not None:
+            return None
+        served = self_attention.serves(made, self.heads, self.key_heads, self.width)
+        return sight.causal if served and not is_hooked(self) else None
+
+    def _parts(self, made: Tensor, turn: Turn | None) -> tuple[Tensor, Keys]:
+        made = made.unflatten(-1, (-1, self.width)).transpose(1, 2)
         if turn is None:
             query, key, value = made.split((self.heads, self.key_heads, self.key_heads), dim=1)
             return query, Keys(key, value)

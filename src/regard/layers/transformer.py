@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.attended import Attended
 from regard.attention.heads import CrossHeads, Keys, SelfHeads, Sight
 from regard.errors import ConfigError, ShapeError
+from regard.kernels.norm import sum_and_norm
 from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
 from regard.layers.places import Places
@@ -78,22 +79,30 @@ class Block(nn.Module):
             The vectors, and where the two attentions looked.
         """
         before = self.order == "pre"
-        inputs = self.attention_norm(x) if before else x
-        query, keys = self.attention.project(inputs, sight.turn)
-        attended = self.attention(query, keys if remember is None else remember(keys), sight)
-        x = x + self.dropout(attended.context)
-        if not before:
-            x = self.attention_norm(x)
-        looked = None
-        if self.across is not None and self.across_norm is not None:
-            inputs = self.across_norm(x) if before else x
-            looked = self.across(self.across.ask(inputs), memory, memory_sight)
-            x = x + self.dropout(looked.context)
-            if not before:
-                x = self.across_norm(x)
         if before:
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), attended, looked
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), attended, looked
+            x, inputs = sum_and_norm(self.attention_norm, x)
+        else:
+            inputs = x
+        if remember is None:
+            attended = self.attention.among(inputs, sight)
+        else:
+            query, keys = self.attention.project(inputs, sight.turn)
+            attended = self.attention(query, remember(keys), sight)
+        x, inputs = self._added(x, attended.context, self.attention_norm, self.across_norm)
+        looked = None
+        if self.across is not None:
+            looked = self.across(self.across.ask(inputs), memory, memory_sight)
+            x, inputs = self._added(x, looked.context, self.across_norm, None)
+        added = self.dropout(self.feed_forward(inputs))
+        return x + added if before else sum_and_norm(self.feed_forward_norm, x, added)[1], attended, looked
+
+    def _added(self, x: Tensor, more: Any, own: Any, following: nn.Module | None) -> tuple[Tensor, Tensor]:
+        """What a sub-layer gives, added to its input; and what the next one reads."""
+        added = self.dropout(more)
+        if self.order == "post":
+            x = sum_and_norm(own, x, added)[1]
+            return x, x
+        return sum_and_norm(self.feed_forward_norm if following is None else following, x, added)
 
 
 class Memory(NamedTuple):
@@ -224,7 +233,7 @@ class Stack(nn.Module):
             if looked is not None:
                 attended[f"cross {layer}"] = looked
         after = None if growth is None else growth.done(places.keep, places.counted, places.let_go(self.window))
-        return Stacked(self.norm(x), after, attended)
+        return Stacked(sum_and_norm(self.norm, x)[1], after, attended)
 
     def _blocks(self) -> list[Any]:
         return list(self.blocks)
