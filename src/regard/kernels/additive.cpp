@@ -36,7 +36,7 @@ void backward(int64_t items, int64_t queries, int64_t keys, int64_t wide, int64_
               const T* kept, const T* v, const T* g, T* da, T* db, T* dv) {
     share(wide, kLanes<T>, threads, items * queries * keys * wide, [=](int64_t begin, int64_t end) {
         pairs::Sides<T> sides;
-        std::vector<Vec<T>> scratch(2 * keys);
+        std::vector<Vec<T>> scratch(pairs::scratch_of<T>(keys, wide));
         for (int64_t item = 0; item < items; ++item) {
             int64_t row = item * queries * wide, column = item * keys * wide;
             sides.make(queries, keys, wide, 0, queries, begin, end, a + row, b + column, kept ? kept + column : kept);

@@ -197,7 +197,7 @@ void backward(const Sizes& sizes, const Given<T>& given, const T* out, const T* 
     auto work = [&](int64_t start, int64_t end) {
         pairs::Sides<T> sides;
         std::vector<T> weights(kBlock * kBlock), steep(kBlock * kBlock), turned(kBlock * values), inner(queries);
-        std::vector<Vec<T>> scratch(2 * kBlock);
+        std::vector<Vec<T>> scratch(pairs::scratch_of<T>(kBlock, wide));
         T factors[kBlock];
         std::fill(factors, factors + kBlock, T(1));
         for (int64_t at = start * group; at < end * group; ++at) {

@@ -36,6 +36,8 @@ inline void block(int64_t wide, const T* x, const T* y, const T* v, Vec<T>* sums
         Vec<T> weight = load(v + h), rows[R];
         for (int r = 0; r < R; ++r) rows[r] = load(x + r * wide + h);
         for (int c = 0; c < C; ++c) {
+            // One query takes its keys from memory faster than they come: the next ones are asked for meanwhile.
+            if constexpr (R == 1) __builtin_prefetch(y + (C + c) * wide + h);
             Vec<T> column = load(y + c * wide + h);
             for (int r = 0; r < R; ++r) held[r][c] += weight * ratio<T, kExponential>(rows[r], column);
         }
@@ -103,11 +105,45 @@ inline void back_of(int64_t keys, int64_t wide, const T* x, const Vec<T>* y, Vec
     }
 }
 
+// The same of one query for all hidden units from `begin` to `end`, along its keys' rows as they lie in memory.
+template <typename T, bool kExponential, bool kAdd>
+inline void back_of_one(int64_t keys, int64_t wide, int64_t begin, int64_t end, const T* x, const T* y, const T* v,
+                        const T* g, T* into_x, T* into_y, T* into_v, Vec<T>* scratch) {
+    constexpr int L = kLanes<T>;
+    int64_t vectors = (end - begin) / L;
+    Vec<T>*steep = scratch, *whole = scratch + vectors;
+    std::fill(scratch, scratch + 2 * vectors, Vec<T>{});
+    for (int64_t k = 0; k < keys; ++k)
+        for (int64_t n = 0, h = begin; n < vectors; ++n, h += L) {
+            Vec<T> here = ratio<T, kExponential>(load(x + h), load(y + k * wide + h));
+            Vec<T> part = g[k] * here;
+            whole[n] += part;
+            part -= part * here;
+            steep[n] += part;
+            T* to = into_y + k * wide + h;
+            Vec<T> over = part * (4 * load(v + h));
+            store<T>(to, kAdd ? load(to) + over : over);
+        }
+    for (int64_t n = 0, h = begin; n < vectors; ++n, h += L) {
+        Vec<T> over = steep[n] * (4 * load(v + h));
+        store<T>(into_x + h, kAdd ? load(into_x + h) + over : over);
+        store<T>(into_v + h, load(into_v + h) + whole[n]);
+    }
+}
+
+// Vectors of scratch that `back` wants.
+template <typename T>
+constexpr int64_t scratch_of(int64_t keys, int64_t wide) {
+    return 2 * std::max(keys, wide / kLanes<T>);
+}
+
 // The same for any number of queries and the hidden units from `begin` to `end`, whole vectors: the gradients are
 // written to `into_x` and `into_y`, or added there, and the sums of g r added to `into_v`.
 template <typename T, bool kExponential, bool kAdd>
 inline void back(int64_t queries, int64_t keys, int64_t wide, int64_t begin, int64_t end, const T* x, const T* y,
                  const T* v, const T* g, int64_t stride, T* into_x, T* into_y, T* into_v, Vec<T>* scratch) {
+    if (queries == 1)
+        return back_of_one<T, kExponential, kAdd>(keys, wide, begin, end, x, y, v, g, into_x, into_y, into_v, scratch);
     Vec<T>*columns = scratch, *below = scratch + keys;
     for (int64_t h = begin; h < end; h += kLanes<T>) {
         Vec<T> slope = 4 * load(v + h);
