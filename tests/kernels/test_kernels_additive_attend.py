@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+import regard
 from regard.kernels import additive, additive_attend
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
@@ -206,3 +207,38 @@ def test_it_serves_plain_large_calls_alone(monkeypatch):
         assert not additive_attend.serves(query, 2 * 131 * 149, 17, 5)
     monkeypatch.setattr(additive_attend.compiler, "library", lambda name: None)
     assert not additive_attend.serves(query, 2 * 131 * 149, 17, 5)
+
+
+def test_a_second_derivative_is_refused_and_a_first_one_that_is_watched_is_the_same():
+    """A gradient from above that needs none itself must not make the way back look like a constant."""
+    inputs = made(1, 2, 1, 5, 7, 11, 13)
+    context = additive_attend.attention(*inputs)
+    plainly = torch.autograd.grad(context.sum(), inputs, retain_graph=True)
+    watched = torch.autograd.grad(context.sum(), inputs, create_graph=True)
+    for one, other in zip(plainly, watched, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(watched[0].sum(), inputs[1])
+
+
+def test_the_path_that_is_named_there_has_second_derivatives():
+    query, key, _, value = made(1, 2, 2, 5, 7, 11, 13)
+    score = regard.score("additive", query_dim=11, key_dim=11, hidden_dim=3).double()
+    attended = regard.attend(query, key, value, score=score, refocus=[lambda weights: weights])
+    (first,) = torch.autograd.grad(attended.context.sin().sum(), query, create_graph=True)
+    assert torch.autograd.grad(first.sum(), key)[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("biased", (False, True))
+def test_many_gradients_at_once(biased):
+    inputs = made(1, 2, 1, 5, 7, 11, 13)
+    bias = torch.randn(1, 2, 5, 7, dtype=torch.float64, requires_grad=True) if biased else None
+    wanted = [*inputs, bias] if biased else inputs
+    context = additive_attend.attention(*inputs, bias=bias)
+    given = torch.randn(3, *context.shape, dtype=torch.float64)
+
+    def back(one):
+        return torch.autograd.grad(context, wanted, one, retain_graph=True)
+
+    for ours, theirs in zip(torch.vmap(back)(given), zip(*map(back, given), strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.stack(theirs), rtol=1e-12, atol=1e-12)
