@@ -232,7 +232,16 @@ class LocalAttention(nn.Module):
 
 
 class FocusedAttention(Attention):
-    """An Attention whose queries look where they are told: only at the keys of their windows, where that is exact."""
+    """An Attention whose queries look where they are told: only at the keys of their windows, where that is exact.
+
+    Args:
+        score: a Score, or the name of one without parameters.
+        normalizer: over the window; a Normalizer or its name.
+        dropout: on the weights, in training only.
+    """
+
+    def __init__(self, score: str | Score, normalizer: NormalizerLike = "softmax", dropout: float = 0.0) -> None:
+        super().__init__(score, normalizer, dropout=dropout)
 
     def forward(  # type: ignore[override]
         self,

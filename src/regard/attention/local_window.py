@@ -21,7 +21,7 @@ from regard.attention.normalize import Normalizer, Softmax
 from regard.attention.refocus import gaussian_window
 from regard.attention.score import Additive, Bound, Dot, DotProduct, General, Location, Prepared, ScaledDot, Score
 from regard.kernels import local, local_softmax, rows
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import is_plain, is_real
 from regard.kernels.hooked import is_hooked
 
 _FARTHEST = 2**18
@@ -87,9 +87,10 @@ def against(
     plain = key.key if isinstance(key, Prepared) else key
     if query.ndim != 3 or plain.ndim != 3:
         return "the query has heads"
-    if query.device.type != "cpu" or not is_plain(query):
+    three = [one for one in (query, plain, value) if one is not None]
+    if not is_plain(query) or any(one.device.type != "cpu" or not is_real(one) for one in three):
         return "windows alone are for plain calls on a CPU"
-    if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in (query, plain, value) if one is not None}) > 1:
+    if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
         return "an axis has size 0, or types differ"
     if not isinstance(score, DotProduct | Location | Additive):
         return "the score may look beyond the window"

@@ -83,14 +83,13 @@ def look(
     if library is None:
         looked, strange = _by_torch(left, key, value, center, lengths, window)
         return looked if bool(torch.isfinite(strange)) else None
-    call = _Call(left, key, value, center, lengths, window, library)
-    made = call.forward()
+    made = _Call(left, key, value, center, lengths, window).forward(library, window)
     if made is None:
         return None
     if torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center)):
-        made = _Look.apply(left, key, value, center, call, made)
-    context, scores = made
-    return Looked(context, scores, call.first)
+        context, scores = _Look.apply(left, key, value, center, lengths, window, made, library)
+        return Looked(context, scores, made[0].first)
+    return made[0]
 
 
 def is_bare(layer: nn.Module) -> bool:
@@ -102,7 +101,7 @@ def predicts(hidden: Tensor, layer: nn.Module) -> bool:
     """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
     if not is_bare(layer) or not isinstance(layer.weight, Tensor):
         return False
-    if hidden.ndim != 3 or hidden.device.type != "cpu":
+    if hidden.ndim != 3 or hidden.device.type != "cpu" or layer.weight.device != hidden.device:
         return False
     return local.compiled(hidden, layer.weight) is not None
 
@@ -194,54 +193,50 @@ class _Sizes(ctypes.Structure):
 
 
 class _Call:
-    """The tensors of a call as the loop takes them, and what it makes of them."""
+    """The tensors of a call as the loop takes them."""
 
     def __init__(
-        self,
-        left: Tensor,
-        key: Tensor,
-        value: Tensor,
-        center: Tensor,
-        lengths: Tensor,
-        window: Window,
-        library: ctypes.CDLL,
+        self, left: Tensor, key: Tensor, value: Tensor, center: Tensor, lengths: Tensor, window: Window
     ) -> None:
-        self.window, self.library = window, library
         # Whole positions stand for float32, in which their edges are told.
         exact = torch.finfo(left.dtype if center.is_floating_point() else torch.float32).eps
-        self.left, self.key, self.value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
+        left, key, value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
+        self.three = left, key, value
         self.center = center.to(left.dtype).contiguous()
         self.lengths = lengths.long().contiguous()
+        self.given = (self.center, self.lengths, *self.three)
         batch, queries, width = left.shape
-        self.first, self.order = torch.empty(2, batch, queries, dtype=torch.int64, device="cpu").unbind()
         self.sizes = _Sizes(
             *(batch, queries, key.shape[1], window.size, width, value.shape[-1], torch.get_num_threads()),
-            self.key.stride()[:2],
-            self.value.stride()[:2],
+            key.stride()[:2],
+            value.stride()[:2],
             *(window.radius, exact, window.sigma, window.scale),
         )
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        """The context and the scores; None where something that is seen is not finite."""
-        batch, queries, _ = self.left.shape
-        context = self.left.new_empty(batch, queries, self.value.shape[-1])
-        scores = self.left.new_empty(batch, queries, self.window.size)
-        given = (self.center, self.lengths, self.left, self.key, self.value)
-        finite = _run(self.library, "look", self.sizes, *given, context, scores, self.first, self.order)
-        return (context, scores) if finite else None
+    def forward(self, library: ctypes.CDLL, window: Window) -> tuple[Looked, Tensor] | None:
+        """What `look` gives, and the order of the queries; None where something that is seen is not finite."""
+        left, _, value = self.three
+        context, scores = left.new_empty(*left.shape[:2], value.shape[-1]), left.new_empty(*left.shape[:2], window.size)
+        first, order = torch.empty(2, *left.shape[:2], dtype=torch.int64, device="cpu").unbind()
+        finite = _run(library, "look", self.sizes, *self.given, context, scores, first, order)
+        return (Looked(context, scores, first), order) if finite else None
 
     def backward(
-        self, scores: Tensor, above: Tensor | None, above_scores: Tensor | None, wanted: tuple[bool, ...]
+        self,
+        library: ctypes.CDLL,
+        made: tuple[Tensor, Tensor, Tensor],
+        above: Tensor | None,
+        above_scores: Tensor | None,
+        wanted: tuple[bool, ...],
     ) -> list[Tensor | None]:
-        """The gradients of left, key, value and center."""
+        """The gradients of left, key, value and center, from what `forward` made: scores, first and order."""
         above, above_scores = (None if one is None else one.resolve_neg().contiguous() for one in (above, above_scores))
-        made = [
+        found = [
             one.new_empty(one.shape) if asked else None
-            for one, asked in zip((self.left, self.key, self.value, self.center), wanted, strict=True)
+            for one, asked in zip((*self.three, self.center), wanted, strict=True)
         ]
-        given = (self.center, self.lengths, self.left, self.key, self.value, scores, self.first, self.order)
-        _run(self.library, "look_backward", self.sizes, *given, above, above_scores, *made)
-        return made
+        _run(library, "look_backward", self.sizes, *self.given, *made, above, above_scores, *found)
+        return found
 
 
 class _Look(torch.autograd.Function):
@@ -252,23 +247,26 @@ class _Look(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         center: Tensor,
-        call: _Call,
-        made: tuple[Tensor, Tensor],
+        lengths: Tensor,
+        window: Window,
+        made: tuple[Looked, Tensor],
+        library: ctypes.CDLL,
     ) -> tuple[Tensor, Tensor]:
+        (context, scores, first), order = made
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(left, key, value, center, made[1])
-        ctx.call = call
-        return made
+        ctx.save_for_backward(left, key, value, center, lengths, scores, first, order)
+        ctx.window, ctx.library = window, library
+        return context, scores
 
     @staticmethod
     def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
-        *inputs, scores = ctx.saved_tensors
-        call, wanted = ctx.call, ctx.needs_input_grad[:4]
-        if not torch.is_grad_enabled():
-            return *call.backward(scores, above, above_scores, wanted), None, None
-        left, key, value, center = inputs
-        (context, scores, _), _ = _by_torch(left, key, value, center, call.lengths, call.window, call.first)
-        return *_again((context, scores), (above, above_scores), inputs, wanted), None, None
+        left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
+        wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
+        if torch.is_grad_enabled():
+            (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
+            return *_again((context, again), (above, above_scores), (left, key, value, center), wanted), *nothing
+        call = _Call(left, key, value, center, lengths, ctx.window)
+        return *call.backward(ctx.library, (scores, first, order), above, above_scores, wanted), *nothing
 
 
 class _Predict(torch.autograd.Function):
