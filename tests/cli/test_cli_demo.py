@@ -1,5 +1,8 @@
 """`regard demo` on a recipe that is over at once: what it prints and what it leaves."""
 
+import sys
+
+from regard.cli import demo
 from regard.tasks.config import merge
 from regard.tasks.ledger import find
 
@@ -25,3 +28,16 @@ def test_demo_prints_its_measures_and_draws_three_alignments(regard, tmp_path, m
     assert "<!doctype html>" in page.lower() and "effect" in page
     assert (folder / "model.safetensors").is_file()
     assert "is there already" in regard("demo", "--to", "zh", "--out", folder, code=1).stderr
+
+
+def test_the_next_command_is_called_as_this_one_was(monkeypatch, tmp_path):
+    """After `make demo` no shell finds `regard`; what is told to be typed must work all the same."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [".venv/bin/regard", "demo"])
+    assert demo._program() == ".venv/bin/regard"
+    monkeypatch.setattr(sys, "argv", ["/a/regard/__main__.py", "demo"])
+    monkeypatch.setattr(sys, "executable", "/my python")
+    assert demo._program() == "'/my python' -m regard"
+    (tmp_path / "regard").write_text("#!/bin/sh\n")
+    (tmp_path / "regard").chmod(0o755)
+    assert demo._program() == "regard"

@@ -1,6 +1,8 @@
 """`regard demo`: a translator that learns while you watch, and then shows where it looks."""
 
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,7 +58,16 @@ def demo(
     out()
     out(f"page     {write(view, folder / 'alignment.html')}")
     out(f"picture  {write(view, folder / 'alignment.png')}")
-    say(f'Try your own: regard translate {folder} "at 7:25 PM on March 3, 1987"')
+    say(f'Try your own: {_program()} translate {shlex.quote(str(folder))} "at 7:25 PM on March 3, 1987"')
+
+
+def _program() -> str:
+    """How this program is called from here: by its name where a shell finds it, else as it was started."""
+    if shutil.which("regard"):
+        return "regard"
+    return (
+        shlex.quote(sys.argv[0]) if Path(sys.argv[0]).stem == "regard" else f"{shlex.quote(sys.executable)} -m regard"
+    )
 
 
 def _free(to: str) -> Path:
