@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from regard.kernels.deferred import Deferred, linear_of_a_loop
+from regard.kernels.deferred import Deferred, expectation_of_a_loop, linear_of_a_loop
 
 LENGTHS = (5, 5, 3, 2, 1)
 
@@ -133,3 +133,66 @@ def test_without_gradients_it_is_torchs():
     x = torch.randn(2, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert linear_of_a_loop(x) is F.linear
+
+
+# --- what attention reads -------------------------------------------------------------------------------------------
+
+
+def looks(read, query, value):
+    """Attention at each step, whose batch shrinks; what was read asks next."""
+    total = 0
+    for step, rows in enumerate(LENGTHS):
+        if rows != len(value):
+            query, value = query[:rows], value[:rows]
+        query = read((query @ value.transpose(1, 2)).softmax(-1), value)
+        total = total + (step + 1) * query.square().sum()
+    return total
+
+
+def asked_and_read(query=True, value=True):
+    torch.manual_seed(4)
+    return {
+        "query": torch.randn(5, 1, 3, dtype=torch.float64, requires_grad=query),
+        "value": torch.randn(5, 11, 3, dtype=torch.float64, requires_grad=value),
+    }
+
+
+@pytest.mark.parametrize("constant", [None, "query", "value"])
+def test_gradients_of_what_is_read_are_torchs(constant):
+    parts = asked_and_read(**({constant: False} if constant else {}))
+    asked = [part for part in parts.values() if part.requires_grad]
+    one, other = looks(Deferred().expectation, **parts), looks(torch.bmm, **parts)
+    assert torch.equal(one, other)
+    for _ in range(2):  # a graph that is kept gives the same again
+        found, wanted = (torch.autograd.grad(total, asked, retain_graph=True) for total in (one, other))
+        for gradient, expected in zip(found, wanted, strict=True):
+            assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_what_is_read_by_differences():
+    parts = asked_and_read()
+    assert torch.autograd.gradcheck(lambda *two: looks(Deferred().expectation, *two), tuple(parts.values()))
+
+
+def test_a_pass_that_asks_for_no_values_leaves_nothing_to_the_next():
+    parts = asked_and_read()
+    total, other = looks(Deferred().expectation, **parts), looks(torch.bmm, **parts)
+    torch.autograd.grad(total, parts["query"], retain_graph=True)
+    one, wanted = (torch.autograd.grad(each, parts["value"])[0] for each in (total, other))
+    assert_close(one, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_values_changed_before_the_backward_pass_are_told():
+    parts = asked_and_read()
+    value = parts["value"] * 1
+    total = looks(Deferred().expectation, parts["query"], value)
+    with torch.no_grad():
+        value.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place|modified by an inplace operation"):
+        total.backward()
+
+
+def test_only_a_loop_that_defers_has_it():
+    assert expectation_of_a_loop(F.linear) is None
+    loop_of_its_own = Deferred()
+    assert expectation_of_a_loop(loop_of_its_own.linear) == loop_of_its_own.expectation

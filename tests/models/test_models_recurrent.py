@@ -301,6 +301,24 @@ def test_the_vocabulary_product_is_over_real_words_only(monkeypatch):
     assert rows == [(10, 5)]
 
 
+@every_variant
+def test_training_reads_as_a_plain_loop_does(name):
+    """Rows that end leave, products wait for the last step and the readout sees no padding: the same, gradients too."""
+    model, batch = translator(name), pairs()
+    plain = translator(name)
+    features, _ = model.features(batch)
+    kept = torch.arange(batch.target_in.shape[1]) < batch.target_lengths[:, None]
+    wanted = plain.reading(batch).features[kept]
+    assert torch.allclose(features, wanted, atol=1e-10)
+    above = torch.randn_like(wanted)
+    for made, of in ((features, model), (wanted, plain)):
+        made.backward(above)
+        assert any(one.grad is not None for one in of.parameters())
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert (one.grad is None) == (other.grad is None)
+        assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-9)
+
+
 def test_hidden_words_are_heard_as_unknown_in_training_only():
     """Word dropout: all but the begin mark replaced by unknown (1) is what the decoder would read from such a text."""
     batch = pairs()

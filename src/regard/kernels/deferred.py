@@ -1,7 +1,8 @@
-"""Linear layers of a loop, whose weights' gradients are one product over all of its steps, made when the last is known.
+"""Products of a loop, whose gradients to what serves at each step are one product over all steps, made at the last.
 
 A weight that serves at each step of a loop gets a gradient from each: a product of few rows, a matrix as large as the
-weight written and added to the others. Here a step leaves its inputs and what came back for its outputs.
+weight written and added to the others. So do the values that attention reads at each step. Here a step leaves its
+inputs and what came back for its outputs.
 """
 
 from collections.abc import Callable
@@ -25,10 +26,16 @@ def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
     return Deferred().linear if plain else F.linear
 
 
-class Deferred:
-    """`linear` as `F.linear` for the steps of one loop.
+def expectation_of_a_loop(linear: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """The `expectation` of the loop whose products `linear` makes; None where it is not that of a `Deferred`."""
+    loop = getattr(linear, "__self__", None)
+    return loop.expectation if isinstance(loop, Deferred) else None
 
-    Weights must stay as they are until the backward pass.
+
+class Deferred:
+    """`linear` as `F.linear`, and `expectation` as `torch.bmm`, for the steps of one loop.
+
+    Weights and values must stay as they are until the backward pass.
     """
 
     def __init__(self) -> None:
@@ -51,6 +58,20 @@ class Deferred:
         out: Tensor = _Step.apply(used, x, ticket)
         return out
 
+    def expectation(
+        self, weights: Float[Tensor, "batch queries keys"], value: Float[Tensor, "batch keys dim"]
+    ) -> Float[Tensor, "batch queries dim"]:
+        """`weights value`."""
+        if not value.requires_grad:
+            return weights.bmm(value)
+        key = (id(value), id(None))
+        if key not in self._used:
+            used = _Used(value, None)
+            self._used[key] = used, _GatheredValues.apply(used, value)
+        used, ticket = self._used[key]
+        out: Tensor = _Read.apply(used, weights, ticket)
+        return out
+
 
 class _Used:
     """One weight, and what its steps leave: their inputs, and the gradients of their outputs."""
@@ -70,11 +91,16 @@ class _Used:
         self._read.append(x)
         self._above.append(above)
 
-    def take(self) -> tuple[Tensor, Tensor] | None:
-        """All that the steps of this backward pass left; None where nothing came back to any."""
+    def take(self, dim: int) -> tuple[Tensor, Tensor] | None:
+        """All that the steps of this backward pass left, along an axis; None where nothing came back to any."""
         read, above, task = self._read, self._above, self._task
         self._task, self._read, self._above = -1, [], []
-        return (torch.cat(read), torch.cat(above)) if task == torch._C._current_graph_task_id() else None
+        return (torch.cat(read, dim), torch.cat(above, dim)) if task == torch._C._current_graph_task_id() else None
+
+    def check(self) -> None:
+        """Refuse gradients of what is no longer what it was."""
+        if self.weight._version != self.version:
+            raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
 
 
 class _Gathered(torch.autograd.Function):
@@ -87,7 +113,7 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        left = ctx.used.take()
+        left = ctx.used.take(0)
         if left is None:
             return None, None, None
         read, above = left
@@ -104,8 +130,41 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
         used: _Used = ctx.used
-        if used.weight._version != used.version:
-            raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
+        used.check()
         (x,) = ctx.saved_tensors
         used.leave(x, above)
         return None, above.mm(used.weight) if ctx.needs_input_grad[1] else None, above.new_zeros(())
+
+
+class _GatheredValues(torch.autograd.Function):
+    """The ticket of values, as `_Gathered` is that of a weight."""
+
+    @staticmethod
+    def forward(ctx: Any, used: _Used, value: Tensor) -> Tensor:
+        ctx.used = used
+        return value.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None]:
+        left = ctx.used.take(1)
+        if left is None:
+            return None, None
+        weights, above = left
+        return None, weights.transpose(1, 2).bmm(above)
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, used: _Used, weights: Tensor, ticket: Tensor) -> Tensor:
+        ctx.used = used
+        ctx.save_for_backward(weights)
+        return weights.bmm(used.weight)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+        used: _Used = ctx.used
+        used.check()
+        (weights,) = ctx.saved_tensors
+        used.leave(weights, above)
+        to_weights = above.bmm(used.weight.transpose(1, 2)) if ctx.needs_input_grad[1] else None
+        return None, to_weights, above.new_zeros(())

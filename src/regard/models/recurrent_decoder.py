@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
-from regard.kernels.deferred import linear_of_a_loop
+from regard.kernels.deferred import expectation_of_a_loop, linear_of_a_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
 from regard.layers.hooked import is_hooked
@@ -177,6 +177,20 @@ class RecurrentDecoder(nn.Module):
             return layer(x)
         return linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
 
+    def _look(
+        self, fixed: dict[str, Any], moving: dict[str, Any], query: Tensor, embedded: Tensor, linear: Linear
+    ) -> tuple[Attended, Tensor, dict[str, Any]]:
+        """Where is looked, what is read there, and what the attention remembers; `linear` is that of a single step.
+
+        In a loop the weights are asked for alone, and what they read is a product of the loop's own.
+        """
+        read, source = expectation_of_a_loop(linear), self.source
+        if read is None or type(source) is not SourceAttention or is_hooked(source, source.attention):
+            attended, after = source(fixed, moving, query, embedded)
+            return attended, attended.context, after
+        attended, after = source({**fixed, "value": None}, moving, query, embedded)
+        return attended, read(attended.weights.to(fixed["value"].dtype), fixed["value"]), after
+
     def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the decoder keeps of a source: what stays, and what changes by step."""
         raise NotImplementedError
@@ -230,8 +244,8 @@ class LuongDecoder(RecurrentDecoder):
         hidden, carried = self.recurrence(
             inputs, moving["carried"], None if real is None else real.lengths, linear
         )  # h_t
-        attended, looked = self.source(fixed, moving, hidden, embedded)  # a_t, eq. 7; c_t
-        context = attended.context.to(hidden.dtype)
+        attended, context, looked = self._look(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
+        context = context.to(hidden.dtype)
         pair = self.dropout(torch.cat([Real.of(real, hidden), Real.of(real, context)], dim=-1))
         features = self.dropout(torch.tanh(self._read_out(pair, linear)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
         looked["carried"] = carried
@@ -266,8 +280,8 @@ class BahdanauDecoder(RecurrentDecoder):
         linear: Linear = F.linear,
     ) -> Reading:
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
-        attended, looked = self.source(fixed, moving, before, embedded)  # α_t, eq. 6; c_t, eq. 5
-        context = attended.context.to(embedded.dtype)
+        attended, context, looked = self._look(fixed, moving, before, embedded, linear)  # α_t, eq. 6; c_t, eq. 5
+        context = context.to(embedded.dtype)
         hidden, looked["carried"] = self.recurrence(
             torch.cat([embedded, context], dim=-1), moving["carried"], linear=linear
         )  # s_t
