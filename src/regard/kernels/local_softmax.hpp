@@ -136,12 +136,13 @@ void backward(const Look& s, const T* center, const int64_t* lengths, const T* l
               T *slope = held.data(), *weight = slope + room, *near = weight + room, *score = near + room;
               for (int64_t b = from; b < to; ++b) {
                   int64_t clean = 0;  // so many rows of the gradients hold something
+                  auto zero = [&](T* to, int64_t end, int64_t width) {
+                      if (to) std::fill(to + (b * s.rows + clean) * width, to + (b * s.rows + end) * width, T(0));
+                  };
                   auto clear = [&](int64_t end) {
                       if (end <= clean) return;
-                      if (to_key) std::fill(to_key + (b * s.rows + clean) * s.width, to_key + (b * s.rows + end) * s.width, T(0));
-                      if (to_value)
-                          std::fill(to_value + (b * s.rows + clean) * s.value_width,
-                                    to_value + (b * s.rows + end) * s.value_width, T(0));
+                      zero(to_key, end, s.width);
+                      zero(to_value, end, s.value_width);
                       clean = end;
                   };
                   for (int64_t at = b * s.queries; at < (b + 1) * s.queries; ++at) {
