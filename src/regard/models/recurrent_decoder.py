@@ -148,7 +148,8 @@ class RecurrentDecoder(nn.Module):
         _, order = lengths.sort(descending=True, stable=True)
         fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
         living = real.sum(0)
-        rows, features, linear = len(order), [], linear_of_a_loop(embedded)
+        rows, linear = len(order), linear_of_a_loop(embedded)
+        features: list[Tensor] = []
         for one, live in zip(embedded.split(1, dim=1), living.tolist(), strict=True):
             if not live and features:
                 break
@@ -184,7 +185,8 @@ class RecurrentDecoder(nn.Module):
 
         In a loop the weights are asked for alone, and what they read is a product of the loop's own.
         """
-        read, source = expectation_of_a_loop(linear), self.source
+        read = expectation_of_a_loop(linear)
+        source: Any = self.source
         if read is None or type(source) is not SourceAttention or is_hooked(source, source.attention):
             attended, after = source(fixed, moving, query, embedded)
             return attended, attended.context, after
