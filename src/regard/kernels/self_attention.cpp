@@ -60,13 +60,19 @@ void products(const Call& call, const float* from, int64_t count, int64_t seen, 
                                call.stride());
 }
 
-inline float largest_of(const float* scores, int64_t size) {
-    V most = all<float>(kNever<float>);
-    for (int64_t c = 0; c < size; c += L) most = larger<float>(most, load(scores + c));
-    return largest<float>(most);
+// Scores from number c of a row on, −inf from number `seen` on. (Written there they could not be read at once.)
+inline V visible(const float* scores, int64_t c, int64_t seen) {
+    if (c + L <= seen) return load(scores + c);
+    Wide<float>::Integers lanes;
+    for (int i = 0; i < L; ++i) lanes[i] = i;
+    return lanes < int32_t(seen - c) ? load(scores + c) : all<float>(kNever<float>);
 }
 
-void hide(float* scores, int64_t from, int64_t to) { std::fill(scores + from, scores + std::max(from, to), kNever<float>); }
+inline float largest_of(const float* scores, int64_t seen) {
+    V most = all<float>(kNever<float>);
+    for (int64_t c = 0; c < seen; c += L) most = larger<float>(most, visible(scores, c, seen));
+    return largest<float>(most);
+}
 
 inline int64_t whole_vectors(int64_t size) { return (size + L - 1) / L * L; }
 
@@ -82,11 +88,11 @@ void forward_head(const Call& call, int64_t item, int64_t head, const float* key
         products(call, query, count, seen, keys, scores);
         for (int64_t r = 0; r < count; ++r) {
             float* row = scores + r * call.stride();
-            hide(row, call.seen(first + r), end);
-            const float most = largest_of(row, end), safe = most > kNever<float> ? most : most == most ? 0 : most;
+            const int64_t own = call.seen(first + r);
+            const float most = largest_of(row, own), safe = most > kNever<float> ? most : most == most ? 0 : most;
             V total = {};
             for (int64_t c = 0; c < end; c += L) {
-                V weight = power_of_two<float>(load(row + c) - safe);
+                V weight = power_of_two<float>(visible(row, c, own) - safe);
                 store<float>(row + c, weight);
                 total += weight;
             }
@@ -137,10 +143,9 @@ struct Work {
 
 // Scores of a strip become weights, and what comes from above them the slopes of the scores, times scale.
 void weigh(float scale, int64_t seen, int64_t end, float top, float inverse, float through, float* row, float* slope) {
-    hide(row, seen, end);
     const bool spoiled = inverse != inverse;
     for (int64_t c = 0; c < end; c += L) {
-        V score = load(row + c), weight = power_of_two<float>(score - top) * inverse;
+        V score = visible(row, c, seen), weight = power_of_two<float>(score - top) * inverse;
         if (spoiled) weight = score == kNever<float> ? V{} : weight;
         store<float>(row + c, weight);
         // Where there is no weight nothing passes, whatever comes from above.
