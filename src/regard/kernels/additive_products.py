@@ -25,7 +25,7 @@ _LEAST, _SIDE = 2**14, 16
 _BLOCK = 2**17
 """Pairs whose numerators and denominators are held at once: half a mebibyte of float32 each."""
 
-_POWERS, _SEVERAL = 2**20, 16
+_POWERS, _SEVERAL = 2**19, 16
 """Powers that are held at once, and the most groups of hidden units that these are of."""
 
 # Exponents of the p of a group's units: of three units forwards, of two backwards. There the first ones leave a unit
