@@ -65,12 +65,15 @@ struct Block {
         const char* query = own + places.queries_at;
         const int64_t half = places.chunks * kParts * kTile;
         zero();
-        for (int64_t chunk = 0; chunk < places.chunks; ++chunk)
-            for (int part = 0; part < kParts; ++part)
-                for (int other = 0; other < kParts; ++other) {
-                    const char* a = key + (chunk * kParts + part) * kTile;
-                    add_products(a, a + half, query + (chunk * kParts + other) * 2 * kTile);
-                }
+        for (int64_t chunk = 0; chunk < places.chunks; ++chunk) {
+            const char *a = key + chunk * kParts * kTile, *b = query + chunk * kParts * 2 * kTile;
+            add_products(a, a + half, b);
+            if (kParts == 2) {  // one side changes at a time
+                add_products<false, true>(a, a + half, b + 2 * kTile);
+                add_products<true, false>(a + kTile, a + kTile + half, b + 2 * kTile);
+                add_products<false, true>(a + kTile, a + kTile + half, b);
+            }
+        }
     }
 
     // Scores lie in a ring, one group longer than a block, as (queries' tile, key, query).
@@ -189,10 +192,12 @@ struct Block {
                 const char* weights = weights_of(group);
                 const char* value = values + group * places.value_bytes + slice * kParts * kTile;
                 const char* next = value + kParts * kTile;
-                add_products(value, next, weights);
                 if (kParts == 2) {  // the product of both lower parts is below float32's precision
-                    add_products(value, next, weights + 2 * kTile);
                     add_products(value + kTile, next + kTile, weights);
+                    add_products<true, false>(value, next, weights);
+                    add_products<false, true>(value, next, weights + 2 * kTile);
+                } else {
+                    add_products(value, next, weights);
                 }
             }
         }
