@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        globals()[name] = found = getattr(import_module(_HOME[name]), name)  # the next time nothing is asked
+        return found
     if name in _ROOMS:
         return import_module(_ROOMS[name])
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

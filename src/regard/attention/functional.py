@@ -4,6 +4,7 @@ Everything is computed in at least float32, inside autocast too: a half-precisio
 which softmax would turn into a factor of 1.6.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,9 +23,11 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def full_precision(tensor: Tensor) -> torch.autocast:
+def full_precision(tensor: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast does not narrow what `wide` has widened."""
-    return torch.autocast("cpu" if tensor.is_meta else tensor.device.type, enabled=False)
+    kind = "cpu" if tensor.is_meta else tensor.device.type
+    # Switching off what is not on takes longer than a small product.
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def dot(
