@@ -3,16 +3,20 @@
 // Milakov & Gimelshein 2018 (a softmax whose maximum is corrected as it goes) and Dao et al. 2022 (tile by tile,
 // made again on the way back). Keys and values are packed once for each head, whatever their types and steps.
 
+#include <optional>
+
 #include "dot_backward.hpp"
 #include "dot_call.hpp"
+#include "dot_matrix.hpp"
 #include "dot_pack.hpp"
 #include "dot_statistics.hpp"
+#include "dot_vectors.hpp"
 
 namespace dot {
 namespace {
 
-// Scores so small need no maximum taken off: 2^±40, and values below 2^50, can be added up 2^30 times.
-constexpr double kSmall = 40, kSmallValue = 1125899906842624;
+// Scores so small need no maximum taken off: 2^±32, and values below 2^50, can be added up 2^30 times.
+constexpr double kSmall = 32, kSmallValue = 1125899906842624;
 
 // One block's way through the tiles: each row's maximum and sum.
 template <typename T>
@@ -59,104 +63,163 @@ struct Softmax {
     }
 };
 
-// The square of the longest key's norm; infinite where values or a bias are in the way of what `Softmax` makes of it.
-template <typename T>
-T longest(const Call& call, const T* keys, int64_t size, const T* values, int64_t panels, int64_t packed) {
-    Vec<T> most{}, large{};
-    for (int64_t k = 0; k < size; k += kPanel<T>, keys += call.dim * kPanel<T>) {
-        Vec<T> one{}, other{};
-        for (int64_t d = 0; d < call.dim; ++d) {
-            Vec<T> left = load(keys + d * kPanel<T>), right = load(keys + d * kPanel<T> + kLanes<T>);
-            one += left * left, other += right * right;
-        }
-        most = loops::larger<T>(loops::larger<T>(most, one), other);
-    }
-    for (int64_t p = 0; p < panels; ++p, values += packed * kPanel<T>)
-        for (int64_t k = 0; k < size * kPanel<T>; k += kLanes<T>) {
-            Vec<T> value = load(values + k);
-            large = loops::larger<T>(large, value * value);
-        }
-    bool calm = !call.bias.at && loops::largest<T>(large) <= T(kSmallValue * kSmallValue);
-    return calm ? loops::largest<T>(most) : -kNever<T>;
-}
+// What one thread needs to go through the blocks of one head of keys.
+template <typename S, typename T, typename P>
+class Forward {
+  public:
+    Forward(const Call& call, double scale, int64_t rows)
+        : call(call),
+          factor(T(scale * kLog2e)),
+          rows(rows),
+          most(std::min((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>, kTile<T>)),
+          width(whole<T>(call.value_dim)),
+          keys(call.keys, call.dim),
+          values(call.keys, call.value_dim),
+          query(rows, call.dim, false),
+          scores((rows + kPanel<T>) * (most + kLanes<T>)),
+          context((rows + kPanel<T>) * width),
+          draws(most) {}
 
-template <typename S, typename T>
+    // Keys and values of a head; the square of the longest key's norm, or inf.
+    void begin(int64_t item, int64_t head, T square) {
+        keys.write(call.key, item, head, call.length(item));
+        values.write(call.value, item, head, call.length(item));
+        longest = square;
+    }
+
+    void attend(const Block& block, int64_t key_head) {
+        query.write(call.query, block.item, block.head, block.first, block.rows, factor);
+        std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
+        Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
+        int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
+        for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
+            typename P::Tile tile(call, block, start, most);
+            std::optional<Rows> before;
+            for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
+                // The rows before these are weighed while the unit multiplies, if it does.
+                if (before)
+                    P::product(tile, n, query, keys, scores.at, *before), before->finish();
+                else
+                    P::product(tile, n, query, keys, scores.at, Idle());
+                P::mend(tile, n, query, call.key, key_head, scores.at);
+                const int64_t first = n * P::kStrip, size = std::min(P::kTogether * P::kStrip, block.rows - first);
+                before.emplace(Rows{*this, tile, softmax, line, n, first, size});
+            }
+            before->finish();
+        }
+        S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
+        T* normalizer = reinterpret_cast<T*>(call.normalizer);
+        for (int64_t r = 0; r < block.rows; ++r) {
+            T total = loops::sum<T>(softmax.total[r]);
+            write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, total == 0 ? T(0) : 1 / total,
+                             out + r * call.value_dim);
+            // A row that sees nothing is far below its maximum on the way back, too.
+            if (normalizer) normalizer[line + r] = total == 0 ? -kNever<T> : softmax.top[r] + std::log2(total);
+        }
+    }
+
+  private:
+    const Call& call;
+    const T factor;
+    const int64_t rows, most, width;
+    T longest = 0;
+
+    // The scores of some rows become weights, row by row, and values are read with them.
+    struct Rows {
+        Forward& of;
+        const typename P::Tile& tile;
+        Softmax<T>& softmax;
+        int64_t line, strip, first, size;
+        int64_t left = size;
+
+        void step() {
+            of.weigh(tile, softmax, line, strip, first + size - left);
+            --left;
+        }
+        void finish() {
+            while (left > 0) step();
+            if (size > 0) P::read(tile, strip, of.scores.at, of.values, of.width, of.context.at, of.room);
+            size = 0;
+        }
+    };
+    void weigh(const typename P::Tile& tile, Softmax<T>& softmax, int64_t line, int64_t together, int64_t r) {
+        int64_t strip = r / P::kStrip, first = tile.first_vector(strip), size = tile.last_vector(strip) - first;
+        T* here = scores.at + r * tile.stride;
+        if (size > 0) {
+            tile.finish(r, here, first, first + size);
+            T scale = softmax.row(r, here + first, size);
+            if (scale != 1) {
+                T* sums = context.at + r * width;
+                for (int64_t c = 0; c < width; c += kLanes<T>) store(sums + c, load(sums + c) * scale);
+            }
+            if (call.dropped) {
+                Draws<T>(call, line + r).write(tile.start + first, size, draws.at);
+                for (int64_t c = 0; c < size; ++c) here[first + c] *= draws.at[c];
+            }
+        }
+        P::lay(tile, together, r, scores.at, room);
+    }
+    typename P::Turned keys;
+    typename P::Straight values;
+    typename P::Lines query;
+    Buffer<T> scores, context, draws;
+    typename P::Room room;
+};
+
+template <typename S, typename T, typename P>
 void forward(const Call& call, double scale) {
-    const int64_t group = call.group(), blocks = call.blocks(), each = group * blocks;
-    const int64_t width = whole<T>(call.dim), value_width = whole<T>(call.value_dim);
-    const int64_t panels = (call.value_dim + kPanel<T> - 1) / kPanel<T>;
-    const int64_t packed = (call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>;
-    const int64_t most = std::min(packed, kTile<T>), rows = call.rows();
+    using Plain = Vectors<S, T>;
+    const int64_t group = call.group(), rows = call.rows(P::kStrip, P::kRows);
+    const int64_t blocks = rows ? (call.queries + rows - 1) / rows : 0, each = group * blocks;
     int64_t cost = call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(call.batch * call.key_heads * each, 1, call.threads, cost, [&](int64_t from, int64_t to) {
-        Buffer<T> keys(packed * call.dim), values(packed * panels * kPanel<T>), query(rows * width);
-        Buffer<T> scores(rows * (most + kLanes<T>)), context(rows * value_width), draws(most);
-        T norm = 0;
-        for (int64_t at = from, ready = -1; at < to; ++at) {
-            int64_t unit = at / each, item = unit / call.key_heads, key_head = unit % call.key_heads;
-            if (ready != unit) {
-                int64_t size = call.length(item);
-                turned_panels_of<S, T>(call.key.of<const S>(item, key_head), call.key.row, call.key.column, size,
-                                       call.dim, keys.at);
-                panels_of<S, T>(call.value.of<const S>(item, key_head), call.value.row, call.value.column, size,
-                                call.value_dim, values.at, packed);
-                norm = longest(call, keys.at, size, values.at, panels, packed);
-                ready = unit;
-            }
-            int64_t head = key_head * group + at % each / blocks;
-            Block block(call, item, head, at % each % blocks * rows, rows);
-            rows_of<S, T>(call.query.of<const S>(item, head) + block.first * call.query.row, call.query.row,
-                          call.query.column, block.rows, call.dim, T(scale * kLog2e), query.at, width);
-            std::memset(context.at, 0, block.rows * value_width * sizeof(T));
-            Softmax<T> softmax(query.at, block.rows, width, norm);
-            int64_t line = (item * call.heads + head) * call.queries + block.first;  // its first row among all
-            for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
-                Tile<T> tile(call, block, start, most);
-                tile.product(query.at, call.dim, keys.at, width, scores.at);
-                for (int64_t r = 0; r < block.rows; ++r) {
-                    int64_t strip = r / kStrip, first = tile.first_vector(strip);
-                    int64_t size = tile.last_vector(strip) - first;
-                    if (size == 0) continue;
-                    T* here = scores.at + r * tile.stride;
-                    tile.finish(r, here, first, first + size);
-                    T factor = softmax.row(r, here + first, size);
-                    if (factor != 1) {
-                        T* sums = context.at + r * value_width;
-                        for (int64_t c = 0; c < value_width; c += kLanes<T>) store(sums + c, load(sums + c) * factor);
-                    }
-                    if (call.dropped) {
-                        Draws<T>(call, line + r).write(start + first, size, draws.at);
-                        for (int64_t c = 0; c < size; ++c) here[first + c] *= draws.at[c];
-                    }
+        typename P::Unit unit(call.unit);
+        std::optional<Forward<S, T, P>> fast;
+        std::optional<Forward<S, T, Plain>> plain;
+        for (int64_t at = from; at < to;) {
+            int64_t head = at / each, stop = std::min(to, (head + 1) * each);
+            int64_t item = head / call.key_heads, key_head = head % call.key_heads, size = call.length(item);
+            auto key = Reach<T>::template of<S>(call.key, item, key_head, size, call.dim, 1);
+            auto value = Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1);
+            bool calm = !call.bias.at && value.largest <= T(kSmallValue * kSmallValue);
+            T longest = calm ? key.longest : -kNever<T>;
+            auto go_through = [&](auto& way) {
+                if (!way) way.emplace(call, scale, rows);
+                way->begin(item, key_head, longest);
+                for (; at < stop; ++at) {
+                    int64_t within = at % each;
+                    way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows),
+                                key_head);
                 }
-                tile.read(scores.at, values.at, packed, value_width, context.at);
-            }
-            S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
-            T* normalizer = reinterpret_cast<T*>(call.normalizer);
-            for (int64_t r = 0; r < block.rows; ++r) {
-                T total = loops::sum<T>(softmax.total[r]);
-                write_rows<S, T>(context.at + r * value_width, value_width, 1, call.value_dim,
-                                 total == 0 ? T(0) : 1 / total, out + r * call.value_dim);
-                // A row that sees nothing is far below its maximum on the way back, too.
-                if (normalizer)
-                    normalizer[line + r] = total == 0 ? -kNever<T> : softmax.top[r] + std::log2(total);
-            }
+            };
+            if (unit.held && key.fits && value.fits)
+                go_through(fast);
+            else
+                go_through(plain);
         }
     });
 }
+
+#ifdef DOT_MATRIX_UNIT
+template <typename S, typename T>
+using Best = std::conditional_t<std::is_same_v<T, float>, Matrix<S>, Vectors<S, T>>;
+#else
+template <typename S, typename T>
+using Best = Vectors<S, T>;
+#endif
 
 }  // namespace
 }  // namespace dot
 
 #define REGARD_DOT(NAME, S, T)                                                                     \
     extern "C" void dot_forward_##NAME(const dot::Call* call, double scale) {                      \
-        dot::forward<S, T>(*call, scale);                                                          \
+        dot::forward<S, T, dot::Best<S, T>>(*call, scale);                                                          \
     }                                                                                              \
     extern "C" void dot_backward_##NAME(const dot::Call* call, double scale) {                     \
-        dot::backward<S, T>(*call, scale);                                                         \
+        dot::backward<S, T, dot::Best<S, T>>(*call, scale);                                                         \
     }                                                                                              \
     extern "C" void dot_statistics_##NAME(const dot::Call* call, double scale) {                   \
-        dot::statistics<S, T>(*call, scale);                                                       \
+        dot::statistics<S, T, dot::Best<S, T>>(*call, scale);                                                       \
     }
 
 REGARD_DOT(float32, float, float)

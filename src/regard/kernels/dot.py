@@ -326,6 +326,8 @@ def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, norm
 
 # --- the compiled loop ----------------------------------------------------------------------------------------------
 
+_MATRIX_UNIT = True
+"""Whether float32 products are made by the processor's matrix unit, where it has one; tests say no."""
 _UNUSED = (0,) * 32  # what the loop of this way has no use for
 
 
@@ -368,6 +370,7 @@ def _numbers(
         query.shape[-1],
         value.shape[-1],
         torch.get_num_threads(),
+        _MATRIX_UNIT,
         visible.offset,
         min(before, _FAR),
         min(after, _FAR),

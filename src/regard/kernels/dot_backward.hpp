@@ -5,54 +5,14 @@
 
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "dot_call.hpp"
 #include "dot_pack.hpp"
+#include "dot_vectors.hpp"
 
 namespace dot {
-
-// What one thread holds of the keys of one head, and the gradients that it adds up for them.
-template <typename S, typename T>
-struct Side {
-    const Call& call;
-    int64_t width, value_width, packed;
-    Buffer<T> keys, turned_keys, turned_values, to_key, to_value;
-
-    explicit Side(const Call& call)
-        : call(call),
-          width(whole<T>(call.dim)),
-          value_width(whole<T>(call.value_dim)),
-          packed((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>),
-          keys(call.to_query ? packed * ((call.dim + kPanel<T> - 1) / kPanel<T> * kPanel<T>) : 0),
-          turned_keys(packed * call.dim),
-          turned_values(slopes() ? packed * call.value_dim : 0),
-          to_key(call.to_key ? packed * width : 0),
-          to_value(call.to_value ? packed * value_width : 0) {}
-    bool slopes() const { return call.to_query || call.to_key || call.to_bias.at; }
-
-    void begin(int64_t item, int64_t head) {
-        const S* key = call.key.of<const S>(item, head);
-        int64_t size = call.length(item);
-        turned_panels_of<S, T>(key, call.key.row, call.key.column, size, call.dim, turned_keys.at);
-        if (call.to_query)
-            panels_of<S, T>(key, call.key.row, call.key.column, size, call.dim, keys.at, packed);
-        if (slopes())
-            turned_panels_of<S, T>(call.value.of<const S>(item, head), call.value.row, call.value.column, size,
-                                   call.value_dim, turned_values.at);
-        if (call.to_key) std::memset(to_key.at, 0, packed * width * sizeof(T));
-        if (call.to_value) std::memset(to_value.at, 0, packed * value_width * sizeof(T));
-    }
-    void end(int64_t item, int64_t head) const {
-        int64_t line = (item * call.key_heads + head) * call.keys;
-        if (call.to_key)  // the queries were multiplied by scale · log2(e)
-            write_rows<S, T>(to_key.at, width, call.keys, call.dim, T(kLn2),
-                             reinterpret_cast<S*>(call.to_key) + line * call.dim);
-        if (call.to_value)
-            write_rows<S, T>(to_value.at, value_width, call.keys, call.value_dim, T(1),
-                             reinterpret_cast<S*>(call.to_value) + line * call.value_dim);
-    }
-};
 
 // Adds the slopes of one row's scores, columns low … high of a tile, to the gradient of the bias.
 template <typename T>
@@ -71,32 +31,6 @@ void into_bias(const View& bias, T* line, const T* slopes, int64_t low, int64_t 
     }
 }
 
-// to[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips see them.
-template <typename T>
-void into_keys(const Tile<T>& tile, const T* weights, const T* rows, int64_t width, T* to) {
-    const int64_t strips = tile.block.strips();
-    auto seen_by = [&](int64_t panel, int64_t& first, int64_t& last) {
-        first = strips, last = 0;
-        for (int64_t n = 0; n < strips; ++n)
-            if (panel < tile.end[n] && panel + kPanel<T> > tile.begin[n]) first = std::min(first, n), last = n + 1;
-    };
-    for (int64_t panel = 0, next; panel < tile.columns; panel = next) {
-        int64_t first, last, other_first, other_last;
-        seen_by(panel, first, last);
-        for (next = panel + kPanel<T>; next < tile.columns; next += kPanel<T>) {
-            seen_by(next, other_first, other_last);
-            if (other_first != first || other_last != last) break;
-        }
-        if (first >= last) continue;
-        int64_t row = first * kStrip, depth = std::min(last * kStrip, tile.block.rows) - row;
-        int64_t size = std::min(next, tile.block.end - tile.start) - panel;
-        for (int64_t c = 0; c < width; c += kPanel<T>)
-            loops::multiply<T, true>(size, std::min(kPanel<T>, width - c), depth, weights + row * tile.stride + panel,
-                                     1, tile.stride, rows + row * width + c, width,
-                                     to + (tile.start + panel) * width + c, width);
-    }
-}
-
 // A row's scores become weights, as values are read with them, and what comes from above the slopes of its scores.
 template <typename T>
 void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T through) {
@@ -111,72 +45,132 @@ void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T th
     }
 }
 
-template <typename S, typename T>
-void backward_head(const Call& call, double scale, Side<S, T>& side, int64_t item, int64_t head, T* to_bias,
-                   T* scratch) {
-    const int64_t width = side.width, value_width = side.value_width, most = std::min(side.packed, kTile<T>);
-    const int64_t rows = call.rows(), stride = most + kLanes<T>;
-    T* query = scratch;
-    T* above = query + rows * width;
-    T* to_query = above + rows * value_width;
-    T* weights = to_query + rows * width;
-    T* slopes = weights + rows * stride;
-    T* draws = slopes + rows * stride;
-    T* through = draws + most;
-    T* read = through + rows;
-    const bool sloping = side.slopes();
-    for (int64_t from = 0; from < call.queries; from += rows) {
-        Block block(call, item, head, from, rows);
-        int64_t line = (item * call.heads + head) * call.queries + block.first;
-        const T* normalizer = reinterpret_cast<const T*>(call.normalizer) + line;
-        const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
-        rows_of<S, T>(call.query.of<const S>(item, head) + block.first * call.query.row, call.query.row,
-                      call.query.column, block.rows, call.dim, T(scale * kLog2e), query, width);
-        rows_of<S, T>(call.upstream.of<const S>(item, head) + block.first * call.upstream.row, call.upstream.row,
-                      call.upstream.column, block.rows, call.value_dim, T(1), above, value_width);
-        for (int64_t r = 0; r < block.rows; ++r) {
-            rows_of<S, T>(context + r * call.value_dim, 0, 1, 1, call.value_dim, T(1), read, value_width);
-            Vec<T> total{};
-            for (int64_t c = 0; c < value_width; c += kLanes<T>) total += load(read + c) * load(above + r * value_width + c);
-            through[r] = loops::sum<T>(total);
-        }
-        if (call.to_query) std::memset(to_query, 0, block.rows * width * sizeof(T));
-        for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
-            Tile<T> tile(call, block, start, most);
-            tile.product(query, call.dim, side.turned_keys.at, width, weights);
-            if (sloping) tile.product(above, call.value_dim, side.turned_values.at, value_width, slopes);
-            for (int64_t r = 0; r < block.rows; ++r) {
-                int64_t strip = r / kStrip, first = tile.first_panel(strip), last = tile.last_panel(strip);
-                T *weight = weights + r * stride, *slope = slopes + r * stride;
-                if (first == last) {  // the products over rows must find nothing there
-                    if (call.keep.at) {
-                        std::memset(weight, 0, tile.columns * sizeof(T));
-                        std::memset(slope, 0, tile.columns * sizeof(T));
-                    }
-                    continue;
-                }
-                tile.finish(r, weight, first, last);
-                if (call.dropped) Draws<T>(call, line + r).write(start + first, last - first, draws);
-                weigh(weight + first, sloping ? slope + first : nullptr, call.dropped ? draws : nullptr, last - first,
-                      normalizer[r], through[r]);
-                if (to_bias)
-                    into_bias(call.to_bias, to_bias + (block.first + r) * call.to_bias.row + start * call.to_bias.column,
-                              slope, tile.begin[strip], tile.end[strip]);
-            }
-            if (call.to_value) into_keys(tile, weights, above, value_width, side.to_value.at);
-            if (call.to_key) into_keys(tile, slopes, query, width, side.to_key.at);
-            if (call.to_query) tile.read(slopes, side.keys.at, side.packed, width, to_query);
-        }
-        if (call.to_query)
-            write_rows<S, T>(to_query, width, block.rows, call.dim, T(scale),
-                             reinterpret_cast<S*>(call.to_query) + line * call.dim);
+// What one thread needs for the gradients of one head of keys, and of the queries that see it.
+template <typename S, typename T, typename P>
+class Backward {
+  public:
+    Backward(const Call& call, double scale)
+        : call(call),
+          sloping(call.to_query || call.to_key || call.to_bias.at),
+          scale(scale),
+          rows(call.rows(P::kStrip, P::kRows)),
+          most(std::min((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>, kTile<T>)),
+          stride(most + kLanes<T>),
+          width(whole<T>(call.dim)),
+          value_width(whole<T>(call.value_dim)),
+          turned_keys(call.keys, call.dim),
+          turned_values(sloping ? call.keys : 0, call.value_dim),
+          keys(call.to_query ? call.keys : 0, call.dim),
+          to_key(call.to_key ? call.keys : 0, call.dim),
+          to_value(call.to_value ? call.keys : 0, call.value_dim),
+          query(rows, call.dim, call.to_key),
+          above(rows, call.value_dim, call.to_value),
+          to_query((rows + kPanel<T>) * width),
+          weights((rows + kPanel<T>) * stride),
+          slopes((rows + kPanel<T>) * stride),
+          draws(most),
+          read(value_width),
+          through(rows) {}
+
+    // Whether all that is multiplied is of a size for the processor's matrix unit.
+    static bool fits(const Call& call, double scale, int64_t item, int64_t key_head) {
+        auto fits = [&](const View& view, int64_t head, int64_t size, int64_t columns, double factor) {
+            return Reach<T>::template of<S>(view, item, head, size, columns, T(factor)).fits;
+        };
+        bool all = fits(call.key, key_head, call.length(item), call.dim, 1) &&
+                   fits(call.value, key_head, call.length(item), call.value_dim, 1);
+        for (int64_t head = key_head * call.group(); all && head < (key_head + 1) * call.group(); ++head)
+            all = fits(call.query, head, call.queries, call.dim, scale * kLog2e) &&
+                  fits(call.upstream, head, call.queries, call.value_dim, 1);
+        return all;
     }
-}
+
+    void go_through(int64_t item, int64_t key_head, T* to_bias, bool bias_by_head) {
+        turned_keys.write(call.key, item, key_head, call.length(item));
+        if (sloping) turned_values.write(call.value, item, key_head, call.length(item));
+        if (call.to_query) keys.write(call.key, item, key_head, call.length(item));
+        if (call.to_key) to_key.clear();
+        if (call.to_value) to_value.clear();
+        for (int64_t n = 0; n < call.group(); ++n)
+            go_through_head(item, key_head * call.group() + n,
+                            to_bias && bias_by_head ? to_bias + n * call.to_bias.head : to_bias);
+        int64_t line = (item * call.key_heads + key_head) * call.keys;
+        // The queries were multiplied by scale · log2(e).
+        if (call.to_key) to_key.write(T(kLn2), reinterpret_cast<S*>(call.to_key) + line * call.dim);
+        if (call.to_value) to_value.write(T(1), reinterpret_cast<S*>(call.to_value) + line * call.value_dim);
+    }
+
+  private:
+    const Call& call;
+    const bool sloping;
+    const double scale;
+    const int64_t rows, most, stride, width, value_width;
+    typename P::Turned turned_keys, turned_values;
+    typename P::Straight keys;
+    typename P::Sums to_key, to_value;
+    typename P::Lines query, above;
+    Buffer<T> to_query, weights, slopes, draws, read, through;
+    typename P::Room room;
+
+    void go_through_head(int64_t item, int64_t head, T* to_bias) {
+        for (int64_t from = 0; from < call.queries; from += rows) {
+            Block block(call, item, head, from, rows);
+            int64_t line = (item * call.heads + head) * call.queries + from;
+            query.write(call.query, item, head, from, block.rows, T(scale * kLog2e));
+            above.write(call.upstream, item, head, from, block.rows, T(1));
+            const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
+            for (int64_t r = 0; r < block.rows; ++r) {
+                rows_of<S, T>(context + r * call.value_dim, 0, 1, 1, call.value_dim, T(1), read.at, value_width);
+                Vec<T> total{};
+                for (int64_t c = 0; c < value_width; c += kLanes<T>)
+                    total += load(read.at + c) * load(above.numbers.at + r * value_width + c);
+                through.at[r] = loops::sum<T>(total);
+            }
+            if (call.to_query) std::memset(to_query.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
+            for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>)
+                go_through_tile(typename P::Tile(call, block, start, most), line, to_bias);
+            if (call.to_query)
+                write_rows<S, T>(to_query.at, width, block.rows, call.dim, T(scale),
+                                 reinterpret_cast<S*>(call.to_query) + line * call.dim);
+        }
+    }
+
+    void go_through_tile(const typename P::Tile& tile, int64_t line, T* to_bias) {
+        const T* normalizer = reinterpret_cast<const T*>(call.normalizer) + line;
+        for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
+            P::product(tile, n, query, turned_keys, weights.at, Idle());
+            if (sloping) P::product(tile, n, above, turned_values, slopes.at, Idle());
+        }
+        for (int64_t r = 0; r < tile.block.rows; ++r) {
+            int64_t strip = r / P::kStrip, first = tile.first_panel(strip), last = tile.last_panel(strip);
+            T *weight = weights.at + r * stride, *slope = slopes.at + r * stride;
+            if (first == last) {  // the products over rows must find nothing there
+                if (call.keep.at) {
+                    std::memset(weight, 0, tile.columns * sizeof(T));
+                    std::memset(slope, 0, tile.columns * sizeof(T));
+                }
+                continue;
+            }
+            tile.finish(r, weight, first, last);
+            if (call.dropped) Draws<T>(call, line + r).write(tile.start + first, last - first, draws.at);
+            weigh(weight + first, sloping ? slope + first : nullptr, call.dropped ? draws.at : nullptr, last - first,
+                  normalizer[r], through.at[r]);
+            if (to_bias)
+                into_bias(call.to_bias,
+                          to_bias + (tile.block.first + r) * call.to_bias.row + tile.start * call.to_bias.column, slope,
+                          tile.begin[strip], tile.end[strip]);
+        }
+        if (call.to_value) P::into_keys(tile, weights.at, above, to_value, room);
+        if (call.to_key) P::into_keys(tile, slopes.at, query, to_key, room);
+        if (call.to_query) P::read_all(tile, slopes.at, keys, width, to_query.at, room);
+    }
+};
 
 // Each key head is one thread's, so that its gradients are added up in one order. Where heads or items share a bias, all
 // that share it are one thread's; if that is all of them, each thread adds up its own, and these are added up at last.
-template <typename S, typename T>
+template <typename S, typename T, typename P>
 void backward(const Call& call, double scale) {
+    using Plain = Vectors<S, T>;
     const View& bias = call.to_bias;
     const int64_t units = call.batch * call.key_heads, group = call.group();
     const bool over_items = bias.at && bias.item == 0, over_heads = bias.at && bias.head == 0;
@@ -186,24 +180,26 @@ void backward(const Call& call, double scale) {
     std::vector<std::vector<T>> parts(apart ? (units + step - 1) / step : 0);
     int64_t cost = 3 * call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(units, step, call.threads, cost, [&](int64_t from, int64_t to) {
-        Side<S, T> side(call);
-        const int64_t most = std::min(side.packed, kTile<T>);
-        Buffer<T> scratch(call.rows() * (2 * side.width + side.value_width + 2 * (most + kLanes<T>) + 1) + most +
-                          side.value_width);
-        for (int64_t unit = from; unit < to; ++unit) {
-            int64_t item = over_items ? unit % call.batch : unit / call.key_heads;
-            int64_t key_head = over_items ? unit / call.batch : unit % call.key_heads;
-            side.begin(item, key_head);
-            for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
-                T* to_bias = bias.at ? bias.of<T>(item, head) : nullptr;
-                if (apart) {
-                    auto& part = parts[unit / step];
-                    part.resize(call.bias_size);
-                    to_bias = part.data();
-                }
-                backward_head<S, T>(call, scale, side, item, head, to_bias, scratch.at);
+        typename P::Unit unit(call.unit);
+        std::optional<Backward<S, T, P>> fast;
+        std::optional<Backward<S, T, Plain>> plain;
+        for (int64_t at = from; at < to; ++at) {
+            int64_t item = over_items ? at % call.batch : at / call.key_heads;
+            int64_t key_head = over_items ? at / call.batch : at % call.key_heads;
+            T* to_bias = bias.at ? bias.of<T>(item, key_head * group) : nullptr;
+            if (apart) {
+                auto& part = parts[at / step];
+                part.resize(call.bias_size);
+                to_bias = part.data();
             }
-            side.end(item, key_head);
+            auto go_through = [&](auto& way) {
+                if (!way) way.emplace(call, scale);
+                way->go_through(item, key_head, to_bias, !apart);
+            };
+            if (unit.held && Backward<S, T, P>::fits(call, scale, item, key_head))
+                go_through(fast);
+            else
+                go_through(plain);
         }
     });
     for (const auto& part : parts)

@@ -2,7 +2,8 @@
 //
 // Scores are logarithms to the base 2, log2(e) being part of what queries are multiplied by: a weight is then a power
 // of two. Queries are gone through in blocks of rows, blocks in strips of as many rows as a product takes at once, keys
-// in tiles, tiles in panels of two vectors. What a strip cannot see of a tile is not computed.
+// in tiles, tiles in panels of two vectors. What a strip cannot see of a tile is not computed. Products are either
+// vectors' (`dot_vectors.hpp`) or the matrix unit's (`dot_matrix.hpp`).
 
 #pragma once
 
@@ -23,12 +24,12 @@ using loops::Vec;
 using loops::whole;
 
 constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
-constexpr int64_t kStrip = loops::kRegisters == 32 ? 12 : 6;  // rows at once
+constexpr int64_t kStrip = loops::kRegisters == 32 ? 12 : 6;  // rows at once, by vectors
 template <typename T>
 constexpr int64_t kPanel = 2 * kLanes<T>;  // columns at once
-constexpr int64_t kMostRows = 4 * kStrip;  // of a block
 template <typename T>
-constexpr int64_t kTile = 96 * kPanel<T> / 8;  // keys: whole panels, and whole strips where those are of 12
+constexpr int64_t kTile = 96 * kPanel<T> / 8;  // keys: whole panels
+constexpr int64_t kMostRows = 96, kMostStrips = 8;  // of a block, however its products are made
 
 template <typename T>
 constexpr T kNever = -std::numeric_limits<T>::infinity();
@@ -45,6 +46,7 @@ struct View {
 
 struct Call {
     int64_t batch, heads, key_heads, queries, keys, dim, value_dim, threads;
+    int64_t unit;                   // whether the processor's matrix unit may be used
     int64_t offset, before, after;  // query i sees the keys i + offset − before … i + offset + after
     int64_t lengths;                // address of each item's number of keys, or 0
     int64_t asked;                  // likewise of queries that see anything, its first ones, or 0
@@ -74,12 +76,11 @@ struct Call {
         int64_t last = std::min(first + rows, asking(item)) - 1;
         return last < first ? 0 : end(item, last);
     }
-    // Rows of a block: as even as possible, whole strips.
-    int64_t rows() const {
-        int64_t blocks = (queries + kMostRows - 1) / kMostRows;
-        return blocks < 2 ? queries : ((queries + blocks - 1) / blocks + kStrip - 1) / kStrip * kStrip;
+    // Rows of a block: as even as possible, whole strips, at most so many.
+    int64_t rows(int64_t strip, int64_t most) const {
+        int64_t blocks = (queries + most - 1) / most;
+        return blocks < 2 ? queries : ((queries + blocks - 1) / blocks + strip - 1) / strip * strip;
     }
-    int64_t blocks() const { return queries ? (queries + rows() - 1) / rows() : 0; }
     bool sees(int64_t item, int64_t head, int64_t row, int64_t place) const {
         bool within = begin(row) <= place && place < end(item, row);
         return within && (!keep.at || keep.of<uint8_t>(item, head)[row * keep.row + place * keep.column]);
@@ -95,14 +96,6 @@ struct Buffer {
     Buffer& operator=(const Buffer&) = delete;
 };
 
-// C (rows × columns) = [C +] A · B, where B lies in panels of two vectors: panel n begins at b + n·panel.
-template <typename T, bool kAdd>
-__attribute__((noinline)) void by_panels(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t am,
-                                         int64_t ak, const T* b, int64_t panel, T* c, int64_t cm) {
-    for (int64_t n = 0; n < columns; n += kPanel<T>, b += panel)
-        loops::multiply<T, kAdd>(rows, std::min(kPanel<T>, columns - n), depth, a, am, ak, b, kPanel<T>, c + n, cm);
-}
-
 // Some queries of one head.
 struct Block {
     int64_t item, head, first, rows;
@@ -115,34 +108,34 @@ struct Block {
           rows(std::min(most, call.queries - first)),
           begin(call.begin(first)),
           end(call.end(item, first, rows)) {}
-    int64_t strips() const { return (rows + kStrip - 1) / kStrip; }
-    int64_t rows_of(int64_t strip) const { return std::min(kStrip, rows - strip * kStrip); }
 };
 
 // A block and some keys, whole panels from `start` on. What strip n may see of them: begin[n] … end[n], from `start`.
-template <typename T>
+template <typename T, int64_t kStrip>
 struct Tile {
     const Call& call;
     const Block& block;
     int64_t start, columns, stride;
-    int64_t begin[kMostRows / kStrip], end[kMostRows / kStrip];
+    int64_t begin[kMostStrips], end[kMostStrips];
 
     Tile(const Call& call, const Block& block, int64_t start, int64_t most)
         : call(call), block(block), start(start), stride(most + kLanes<T>) {
         int64_t left = block.end - start;
         columns = std::min(most, (left + kPanel<T> - 1) / kPanel<T> * kPanel<T>);
-        for (int64_t n = 0; n < block.strips(); ++n) {
+        for (int64_t n = 0; n < strips(); ++n) {
             int64_t row = block.first + n * kStrip;
             begin[n] = std::max<int64_t>(0, call.begin(row) - start);
-            end[n] = std::min(std::min(left, columns), call.end(block.item, row, block.rows_of(n)) - start);
+            end[n] = std::min(std::min(left, columns), call.end(block.item, row, rows_of(n)) - start);
             if (begin[n] >= end[n] || (call.keep.at && !any_kept(n))) begin[n] = end[n] = 0;
         }
     }
 
+    int64_t strips() const { return (block.rows + kStrip - 1) / kStrip; }
+    int64_t rows_of(int64_t strip) const { return std::min(kStrip, block.rows - strip * kStrip); }
     bool any_kept(int64_t strip) const {
         const View& keep = call.keep;
         const uint8_t* kept = keep.of<const uint8_t>(block.item, block.head);
-        int64_t rows = keep.row ? block.rows_of(strip) : 1, size = keep.column ? end[strip] - begin[strip] : 1;
+        int64_t rows = keep.row ? rows_of(strip) : 1, size = keep.column ? end[strip] - begin[strip] : 1;
         for (int64_t r = 0; r < rows; ++r) {
             const uint8_t* line = kept + (block.first + strip * kStrip + r) * keep.row +
                                   (start + begin[strip]) * keep.column;
@@ -157,40 +150,20 @@ struct Tile {
     }
 
     // What a strip sees, in whole panels and in whole vectors.
+    bool seen(int64_t n, int64_t panel) const { return panel < end[n] && panel + kPanel<T> > begin[n]; }
     int64_t first_panel(int64_t n) const { return begin[n] / kPanel<T> * kPanel<T>; }
     int64_t last_panel(int64_t n) const { return (end[n] + kPanel<T> - 1) / kPanel<T> * kPanel<T>; }
     int64_t first_vector(int64_t n) const { return begin[n] / kLanes<T> * kLanes<T>; }
     int64_t last_vector(int64_t n) const { return whole<T>(end[n]); }
 
-    // out = a (rows × depth) · b (depth × keys, in panels), where the strips see something.
-    void product(const T* a, int64_t depth, const T* b, int64_t am, T* out) const {
-        b += start * depth;
-        for (int64_t p = 0; p < columns; p += kPanel<T>)
-            for (int64_t n = 0; n < block.strips(); ++n)
-                if (p < end[n] && p + kPanel<T> > begin[n]) {
-                    fetch_bias(n, p);
-                    by_panels<T, false>(block.rows_of(n), kPanel<T>, depth, a + n * kStrip * am, am, 1, b + p * depth,
-                                        0, out + n * kStrip * stride + p, stride);
-                }
-    }
     // The bias is as large as the scores: it is on its way from memory while these are computed.
     void fetch_bias(int64_t strip, int64_t panel) const {
         const View& bias = call.bias;
         if (!bias.at || bias.row == 0 || bias.column != 1) return;
         const T* line = bias.of<const T>(block.item, block.head) + start + panel;
-        for (int64_t r = 0; r < block.rows_of(strip); ++r)
+        for (int64_t r = 0; r < rows_of(strip); ++r)
             for (int64_t c = 0; c < kPanel<T>; c += kLanes<T>)
                 __builtin_prefetch(line + (block.first + strip * kStrip + r) * bias.row + c, 0, 2);
-    }
-
-    // out += weights · values (in panels, with room for `packed` keys), as wide as `width`.
-    void read(const T* weights, const T* values, int64_t packed, int64_t width, T* out) const {
-        for (int64_t c = 0; c < width; c += kPanel<T>)
-            for (int64_t n = 0; n < block.strips(); ++n)
-                by_panels<T, true>(block.rows_of(n), std::min(kPanel<T>, width - c), end[n] - begin[n],
-                                   weights + n * kStrip * stride + begin[n], stride, 1,
-                                   values + c * packed + (start + begin[n]) * kPanel<T>, 0,
-                                   out + n * kStrip * width + c, width);
     }
 
     // Scores of one row from its product, keys from … to: the bias is added, −inf written where it does not see.
@@ -218,6 +191,13 @@ struct Tile {
         for (int64_t c = from; c < low; ++c) scores[c] = kNever<T>;
         for (int64_t c = high; c < to; ++c) scores[c] = kNever<T>;
     }
+};
+
+// No work to be done while products are made.
+struct Idle {
+    static constexpr int64_t left = 0;
+    void some() {}
+    void step() {}
 };
 
 // --- draws ----------------------------------------------------------------------------------------------------------

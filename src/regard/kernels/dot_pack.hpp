@@ -117,6 +117,44 @@ void turned_panels_of(const S* from, int64_t row, int64_t column, int64_t rows, 
     }
 }
 
+constexpr float kLargest = 0x1p60f, kSmallest = 0x1p-60f;  // what the matrix unit is given
+
+// How large the numbers of some rows are, times a factor.
+template <typename T>
+struct Reach {
+    T longest = 0, largest = 0;  // squares: of a row's norm, and of a number
+    bool fits = true;            // whether all are 0 or from kSmallest to kLargest
+
+    template <typename S>
+    static Reach of(const View& view, int64_t item, int64_t head, int64_t rows, int64_t columns, T factor) {
+        Reach reach;
+        const S* from = view.of<const S>(item, head);
+        Buffer<T> few(whole<T>(columns));
+        Vec<T> most{};
+        typename loops::Wide<T>::Integers amiss{};
+        for (int64_t r = 0; r < rows; ++r, from += view.row) {
+            const T* line = few.at;
+            int64_t size = whole<T>(columns);
+            if constexpr (std::is_same_v<S, T>)
+                if (view.column == 1 && size == columns) line = from;
+            if (line == few.at) rows_of<S, T>(from, 0, view.column, 1, columns, T(1), few.at, size);
+            Vec<T> total{};
+            for (int64_t c = 0; c < size; c += kLanes<T>) {
+                Vec<T> numbers = load(line + c) * factor, square = numbers * numbers;
+                total += square;
+                most = loops::larger<T>(most, square);
+                amiss |= ~(square <= T(kLargest) * T(kLargest)) |  // NaN is no smaller
+                         ((square < T(kSmallest) * T(kSmallest)) & (numbers != 0));
+            }
+            T norm = loops::sum<T>(total);
+            reach.longest = reach.longest > norm ? reach.longest : norm;
+        }
+        reach.largest = loops::largest<T>(most);
+        for (int i = 0; i < kLanes<T>; ++i) reach.fits &= amiss[i] == 0;
+        return reach;
+    }
+};
+
 // Numbers rounded to their type, times factor, one row after the other.
 template <typename S, typename T>
 void write_rows(const T* from, int64_t stride, int64_t rows, int64_t columns, T factor, S* to) {

@@ -4,8 +4,11 @@
 
 #pragma once
 
+#include <optional>
+
 #include "dot_call.hpp"
 #include "dot_pack.hpp"
+#include "dot_vectors.hpp"
 
 namespace dot {
 
@@ -102,66 +105,111 @@ void top_of_row(const Call& call, const Block& block, int64_t query, const T* we
         if (k < start + from || k >= start + end) largest.add(0, k);
 }
 
-template <typename S, typename T>
+// What one thread needs to go through one head.
+template <typename S, typename T, typename P>
+class Statistics {
+  public:
+    Statistics(const Call& call, double scale, int64_t rows)
+        : call(call),
+          factor(T(scale * kLog2e)),
+          rows(rows),
+          packed((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>),
+          stride(packed + kLanes<T>),
+          width(whole<T>(call.value_dim)),
+          keys(call.keys, call.dim),
+          values(call.context ? call.keys : 0, call.value_dim),
+          query(rows, call.dim, false),
+          weights((rows + kPanel<T>) * stride),
+          context((rows + kPanel<T>) * width),
+          received(packed),
+          inverse(rows) {}
+
+    void begin(int64_t item, int64_t key_head) {
+        keys.write(call.key, item, key_head, call.length(item));
+        if (call.context) values.write(call.value, item, key_head, call.length(item));
+    }
+
+    void go_through(int64_t item, int64_t head) {
+        T* all_received = reinterpret_cast<T*>(call.received) + (item * call.heads + head) * call.keys;
+        std::memset(all_received, 0, call.keys * sizeof(T));
+        for (int64_t first = 0; first < call.queries; first += rows)
+            tell(Block(call, item, head, first, rows), all_received);
+    }
+
+  private:
+    const Call& call;
+    const T factor;
+    const int64_t rows, packed, stride, width;
+    typename P::Turned keys;
+    typename P::Straight values;
+    typename P::Lines query;
+    Buffer<T> weights, context, received, inverse;
+    typename P::Room room;
+
+    void tell(const Block& block, T* all_received) {
+        int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;
+        int64_t start = block.begin / kPanel<T> * kPanel<T>;
+        query.write(call.query, block.item, block.head, block.first, block.rows, factor);
+        typename P::Tile tile(call, block, start, packed);
+        for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
+            P::product(tile, n, query, keys, weights.at, Idle());
+            P::mend(tile, n, query, call.key, block.head / call.group(), weights.at);
+        }
+        for (int64_t r = 0; r < block.rows; ++r) {
+            int64_t low = tile.first_vector(r / P::kStrip), high = tile.last_vector(r / P::kStrip);
+            T* here = weights.at + r * stride;
+            if (low < high) tile.finish(r, here, low, high);
+            Row<T> row(here, low, high);
+            inverse.at[r] = row.total == 0 ? 0 : 1 / row.total;
+            reinterpret_cast<T*>(call.maximum)[line + r] = inverse.at[r];
+            T entropy = row.total == 0 ? 0 : T(kLn2) * (std::log2(row.total) - row.mixed * inverse.at[r]);
+            reinterpret_cast<T*>(call.entropy)[line + r] = entropy < 0 ? 0 : entropy;
+            if (call.top) top_of_row(call, block, block.first + r, here, start, low, high, row);
+            if (inverse.at[r] != inverse.at[r]) {  // NaN is received from this row where it sees, and not beyond
+                for (int64_t c = low; c < high; ++c)
+                    here[c] = call.sees(block.item, block.head, block.first + r, start + c) ? inverse.at[r] : 0;
+                inverse.at[r] = 1;
+            }
+        }
+        std::memset(received.at, 0, packed * sizeof(T));
+        for (int64_t n = 0; n < tile.strips(); ++n) {
+            int64_t low = tile.first_vector(n), size = tile.last_vector(n) - low;
+            loops::multiply<T, true>(1, size, tile.rows_of(n), inverse.at + n * P::kStrip, 0, 1,
+                                     weights.at + n * P::kStrip * stride + low, stride, received.at + low, 0);
+        }
+        for (int64_t c = 0; c < std::min(tile.columns, call.keys - start); ++c) all_received[start + c] += received.at[c];
+        if (!call.context) return;
+        std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
+        P::read_all(tile, weights.at, values, width, context.at, room);
+        for (int64_t r = 0; r < block.rows; ++r)
+            write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, inverse.at[r],
+                             reinterpret_cast<S*>(call.context) + (line + r) * call.value_dim);
+    }
+};
+
+template <typename S, typename T, typename P>
 void statistics(const Call& call, double scale) {
-    const int64_t width = whole<T>(call.dim), value_width = whole<T>(call.value_dim);
-    const int64_t panels = call.context ? (call.value_dim + kPanel<T> - 1) / kPanel<T> : 0;
-    const int64_t packed = (call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>, stride = packed + kLanes<T>;
-    const int64_t rows = std::max(kStrip, std::min(kMostRows, kHeld / stride / kStrip * kStrip));
+    using Plain = Vectors<S, T>;
+    const int64_t stride = (call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T> + kLanes<T>;
+    const int64_t rows = std::max(P::kStrip, std::min(P::kRows, kHeld / stride / P::kStrip * P::kStrip));
     int64_t cost = call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(call.batch * call.heads, 1, call.threads, cost, [&](int64_t from, int64_t to) {
-        Buffer<T> keys(packed * call.dim), values(packed * panels * kPanel<T>), query(rows * width);
-        Buffer<T> weights(rows * stride), context(rows * value_width), received(packed), inverse(rows);
-        for (int64_t unit = from, ready = -1; unit < to; ++unit) {
-            int64_t item = unit / call.heads, head = unit % call.heads, key_head = head / call.group();
-            if (ready != item * call.key_heads + key_head) {
-                turned_panels_of<S, T>(call.key.of<const S>(item, key_head), call.key.row, call.key.column,
-                                       call.length(item), call.dim, keys.at);
-                if (panels)
-                    panels_of<S, T>(call.value.of<const S>(item, key_head), call.value.row, call.value.column,
-                                    call.length(item), call.value_dim, values.at, packed);
-                ready = item * call.key_heads + key_head;
-            }
-            T* all_received = reinterpret_cast<T*>(call.received) + unit * call.keys;
-            std::memset(all_received, 0, call.keys * sizeof(T));
-            for (int64_t first = 0; first < call.queries; first += rows) {
-                Block block(call, item, head, first, rows);
-                int64_t line = unit * call.queries + first, start = block.begin / kPanel<T> * kPanel<T>;
-                rows_of<S, T>(call.query.of<const S>(item, head) + first * call.query.row, call.query.row,
-                              call.query.column, block.rows, call.dim, T(scale * kLog2e), query.at, width);
-                Tile<T> tile(call, block, start, packed);
-                tile.product(query.at, call.dim, keys.at, width, weights.at);
-                for (int64_t r = 0; r < block.rows; ++r) {
-                    int64_t low = tile.first_vector(r / kStrip), high = tile.last_vector(r / kStrip);
-                    T* here = weights.at + r * stride;
-                    if (low < high) tile.finish(r, here, low, high);
-                    Row<T> row(here, low, high);
-                    inverse.at[r] = row.total == 0 ? 0 : 1 / row.total;
-                    reinterpret_cast<T*>(call.maximum)[line + r] = inverse.at[r];
-                    T entropy = row.total == 0 ? 0 : T(kLn2) * (std::log2(row.total) - row.mixed * inverse.at[r]);
-                    reinterpret_cast<T*>(call.entropy)[line + r] = entropy < 0 ? 0 : entropy;
-                    if (call.top) top_of_row(call, block, first + r, here, start, low, high, row);
-                    if (inverse.at[r] != inverse.at[r]) {  // NaN is received from this row where it sees, and not beyond
-                        for (int64_t c = low; c < high; ++c)
-                            here[c] = call.sees(item, head, first + r, start + c) ? inverse.at[r] : 0;
-                        inverse.at[r] = 1;
-                    }
-                }
-                std::memset(received.at, 0, packed * sizeof(T));
-                for (int64_t n = 0; n < block.strips(); ++n) {
-                    int64_t low = tile.first_vector(n), size = tile.last_vector(n) - low;
-                    loops::multiply<T, true>(1, size, block.rows_of(n), inverse.at + n * kStrip, 0, 1,
-                                             weights.at + n * kStrip * stride + low, stride, received.at + low, 0);
-                }
-                for (int64_t c = 0; c < std::min(tile.columns, call.keys - start); ++c)
-                    all_received[start + c] += received.at[c];
-                if (!panels) continue;
-                std::memset(context.at, 0, block.rows * value_width * sizeof(T));
-                tile.read(weights.at, values.at, packed, value_width, context.at);
-                for (int64_t r = 0; r < block.rows; ++r)
-                    write_rows<S, T>(context.at + r * value_width, value_width, 1, call.value_dim, inverse.at[r],
-                                     reinterpret_cast<S*>(call.context) + (line + r) * call.value_dim);
-            }
+        typename P::Unit unit(call.unit);
+        std::optional<Statistics<S, T, P>> fast;
+        std::optional<Statistics<S, T, Plain>> plain;
+        for (int64_t at = from; at < to;) {
+            const int64_t item = at / call.heads, key_head = at % call.heads / call.group(), size = call.length(item);
+            const int64_t stop = std::min(to, item * call.heads + (key_head + 1) * call.group());
+            auto go_through = [&](auto& way) {
+                if (!way) way.emplace(call, scale, rows);
+                way->begin(item, key_head);
+                for (; at < stop; ++at) way->go_through(item, at % call.heads);
+            };
+            if (unit.held && Reach<T>::template of<S>(call.key, item, key_head, size, call.dim, 1).fits &&
+                (!call.context || Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1).fits))
+                go_through(fast);
+            else
+                go_through(plain);
         }
     });
 }

@@ -1,0 +1,144 @@
+// Products of tiles of the processor's matrix unit (AMX), for float numbers.
+//
+// The unit multiplies bfloat16 numbers exactly and adds up in float. A float is the sum of three bfloat16, whose 8 bits
+// each are all of its 24, and a product of two is the sum of nine products of parts; the three smallest of these are
+// below float's precision and left out, the other six take less time than vectors do. The parts are exact, and so is
+// this as vectors are, for numbers from 2^-60 to 2^60 and 0; heads that have others are left to vectors.
+//
+// A tile of the unit has 16 rows of 16 pairs. Which two numbers are a pair is the same on both sides of a product:
+// those that are 16 apart, so that pairs are made of two vectors without moving anything in them.
+
+#pragma once
+
+#include "dot_call.hpp"
+#include "dot_pack.hpp"
+
+#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__linux__) && defined(DOT_SHUFFLES)
+
+#define DOT_MATRIX_UNIT
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace dot {
+
+constexpr int64_t kParts = 3, kBlock = 1024, kThree = kParts * kBlock;  // bytes of a tile, and of all parts of one
+
+inline bool unit_granted() {  // Linux gives a process the unit's registers when it asks for them
+    constexpr int ask = 0x1023, tiles = 18;
+    static const bool granted = syscall(SYS_arch_prctl, ask, tiles) == 0;
+    return granted;
+}
+
+// What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
+inline void written() { asm volatile("" ::: "memory"); }
+
+// The three parts of 16 numbers. Rounded to nearest, so that what products leave out is of either sign.
+inline void split(__m512 numbers, __m512i* parts) {
+    for (int i = 0; i < 2; ++i) {
+        __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x8000));
+        parts[i] = _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000));
+        numbers = _mm512_sub_ps(numbers, _mm512_castsi512_ps(parts[i]));
+    }
+    parts[2] = _mm512_castps_si512(numbers);
+}
+
+// Rows of pairs of both: one row of the tiles of the three parts.
+inline void pairs(__m512 one, __m512 other, __m512i* rows) {
+    __m512i first[kParts], second[kParts];
+    split(one, first), split(other, second);
+    for (int i = 0; i < kParts; ++i)
+        rows[i] = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(first[i], 16), second[i]);
+}
+inline void put_pairs(__m512 one, __m512 other, char* to) {
+    __m512i rows[kParts];
+    pairs(one, other, rows);
+    for (int i = 0; i < kParts; ++i) _mm512_store_si512(to + i * kBlock, rows[i]);
+}
+
+// What the vectors do while the unit multiplies: work() takes one step, and says whether it found any. `ticks` is how
+// often they are asked; steps are spread evenly over these.
+template <typename Work>
+struct Aside {
+    Work& work;
+    int64_t ticks, steps = work.left, credit = 0;
+
+    void some() {
+        for (credit += steps; credit >= ticks && work.left > 0; credit -= ticks) work.step();
+    }
+    void rest() {
+        while (work.left > 0) work.step();
+    }
+};
+// Where tiles of three parts lie, the steps between neighbours along the depth and across it, in bytes.
+struct Side {
+    const char* at;
+    int64_t along, across;
+};
+
+// C (16 M × 16 N) = [C +] A · B, whose depth is 32 times `chunks`. Small products come first: they are added up exactly
+// enough beside each other. After each product of tiles `aside` gives the vectors something to do meanwhile; results are
+// stored after that, for a store that waits keeps later instructions from starting.
+template <int M, int N, bool kAdd, typename Work>
+inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride, Work& aside) {
+    float* next = c + 16 * stride;
+    stride *= sizeof(float);
+    written();
+    if constexpr (kAdd) {
+        _tile_loadd(0, c, stride);
+        if constexpr (N == 2) _tile_loadd(1, c + 16, stride);
+        if constexpr (M == 2) _tile_loadd(2, next, stride);
+        if constexpr (M == 2 && N == 2) _tile_loadd(3, next + 16, stride);
+    } else {
+        _tile_zero(0);
+        if constexpr (N == 2) _tile_zero(1);
+        if constexpr (M == 2) _tile_zero(2);
+        if constexpr (M == 2 && N == 2) _tile_zero(3);
+    }
+    auto left = [&](const char* at) __attribute__((always_inline)) {
+        _tile_loadd(4, at, 64);
+        if constexpr (M == 2) _tile_loadd(5, at + a.across, 64);
+    };
+    auto right = [&](const char* at) __attribute__((always_inline)) {
+        _tile_loadd(6, at, 64);
+        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+    };
+    auto add = [&]() __attribute__((always_inline)) {
+        _tile_dpbf16ps(0, 4, 6);
+        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
+        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
+        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+        aside.some();
+    };
+    const char *one = a.at, *other = b.at;
+    for (int64_t k = 0; k < chunks; ++k, one += a.along, other += b.along) {
+        left(one + 2 * kBlock), right(other), add();
+        left(one + kBlock), add();
+        right(other + kBlock), add();
+        left(one), add();
+        right(other + 2 * kBlock), add();
+    }
+    one = a.at, other = b.at;
+    for (int64_t k = 0; k < chunks; ++k, one += a.along, other += b.along) left(one), right(other), add();
+    _tile_stored(0, c, stride);
+    if constexpr (N == 2) _tile_stored(1, c + 16, stride);
+    if constexpr (M == 2) _tile_stored(2, next, stride);
+    if constexpr (M == 2 && N == 2) _tile_stored(3, next + 16, stride);
+}
+
+template <bool kAdd, typename Work>
+inline void multiply(bool two_rows, bool two_columns, int64_t chunks, const Side& a, const Side& b, float* c,
+                     int64_t stride, Work& aside) {
+    if (two_rows && two_columns)
+        multiply<2, 2, kAdd>(chunks, a, b, c, stride, aside);
+    else if (two_rows)
+        multiply<2, 1, kAdd>(chunks, a, b, c, stride, aside);
+    else if (two_columns)
+        multiply<1, 2, kAdd>(chunks, a, b, c, stride, aside);
+    else
+        multiply<1, 1, kAdd>(chunks, a, b, c, stride, aside);
+}
+
+}  // namespace dot
+
+#endif
