@@ -5,14 +5,22 @@ import torch
 
 from regard.errors import ShapeError
 from regard.models.dnc_settings import DNCSettings
+from regard.models.fixed_settings import FixedSettings
+from regard.models.key_value_settings import KeyValueSettings
+from regard.models.lstm_settings import LSTMSettings
 from regard.models.lstmn_settings import LSTMNSettings
 from regard.models.ntm_settings import NTMSettings
 from regard.models.sequences import build, check_sequences, check_step
+from regard.models.transformer_sequence_settings import TransformerSequenceSettings
 
 KINDS = {
     "ntm": NTMSettings(width=5, slots=7, slot_dim=3),
     "dnc": DNCSettings(width=5, slots=7, slot_dim=3),
     "lstmn": LSTMNSettings(width=5, attention=3, layers=2),
+    "lstm": LSTMSettings(width=5, layers=2),
+    "fixed": FixedSettings(width=5),
+    "key_value": KeyValueSettings(width=5, attention_dim=3),
+    "transformer": TransformerSequenceSettings(dim=8, heads=2),
 }
 
 

@@ -9,6 +9,7 @@ from regard.attention.masks import Mask
 from regard.attention.normalize import normalizers
 from regard.attention.score import Additive, Cosine, Dot, General, Location, PerHead
 from regard.attention.seen import apart
+from regard.kernels import additive_products, compiler
 
 _ROWS = 64  # queries of a block of windows at least (kernels/windowed.py)
 
@@ -31,6 +32,7 @@ class Asked(NamedTuple):
         rows: weights are made for some queries at a time.
         in_a_loop: and weighed and read as they are made, by a compiled loop.
         table: pairs × hidden units of an additive score, 0 for others.
+        products: operations of an additive score, there and back, where it goes through matrix products.
         normalizer: its name.
         dropout: whether weights are dropped.
         masked: bools of the mask that the path must be drawn.
@@ -56,6 +58,7 @@ class Asked(NamedTuple):
     rows: bool
     in_a_loop: bool
     table: int
+    products: tuple[int, int] | None
     normalizer: str
     dropout: bool
     masked: int
@@ -104,6 +107,7 @@ def asked_of(call: Any, path: str) -> Asked:
         rows=path == "additive" and call.takes_rows(),
         in_a_loop=path == "additive" and call.reads_in_a_loop(),
         table=table,
+        products=_products(score, call, path),
         normalizer=name_of(call.normalizer),
         dropout=call.dropout > 0,
         masked=_masked(call, path),
@@ -143,6 +147,19 @@ def _side(score: Any, call: Any, queries: int, keys: int) -> _Side:
         return _Side(width, width, 0, 0)
     # A unit vector is made in several steps, each of which is held.
     return _Side(width, width, 0, (queries + keys) * width * (2 if isinstance(score, Cosine) else 1))
+
+
+def _products(score: Any, call: Any, path: str) -> tuple[int, int] | None:
+    """None where pairs are gone through one by one. Numbers are taken for moderate: how large they are is not known."""
+    sizes = call.sizes
+    items = sizes.batch * sizes.heads
+    if not isinstance(score, Additive) or path != "additive" or compiler.library("additive") is not None:
+        return None
+    if call.query.device.type not in ("cpu", "meta"):
+        return None
+    if not additive_products.has_many(items, sizes.queries, sizes.keys):
+        return None
+    return additive_products.operations(items, sizes.queries, sizes.keys, score.hidden_dim)
 
 
 def _bias(call: Any, wide: int) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """What a call costs, told before it is made: its operations and its memory, by formulas of its sizes alone.
 
 Operations are the multiply-adds of matrix products, counted as 2 as torch's own counter has them; an additive score's
-sum over hidden units is such a product, and exponentials and additions are not counted. Memory is the peak beyond what
-the caller holds already, the answer and the gradients included: right within a factor of two above some 16 MiB.
+sum over hidden units is such a product (without a compiler several, where there are many pairs of moderate numbers),
+and exponentials and additions are not counted. Memory is the peak beyond what the caller holds already, the answer and
+the gradients included: right within a factor of two above some 16 MiB.
 """
 
 import math
@@ -116,16 +117,18 @@ def _formed(asked: Asked, weights: int) -> tuple[int, int]:
 
 
 def _additive(asked: Asked) -> Cost:
-    made = asked.weights * (asked.compared + asked.value_width) + asked.prepared
-    again = asked.weights * asked.compared if asked.rows else 0
+    beside = asked.weights * asked.value_width + asked.prepared
+    there = 2 * asked.weights * asked.compared
+    there, back = asked.products or (there, 2 * there)
+    again = there if asked.rows else 0
     at_once = 0 if asked.in_a_loop else min(asked.weights, _PART) if asked.rows else asked.weights
     forward, backward = _formed(asked, at_once)
     sides = 2 * asked.made * asked.wide  # projected, and their exponentials
     several = asked.context * asked.given if asked.rows else 0  # the parts, then the whole
     return Cost(
         "additive",
-        2 * made,
-        6 * made + 2 * again,
+        2 * beside + there,
+        6 * beside + there + back + again,
         forward + sides + several,
         backward + 2 * sides + 2 * at_once * asked.wide + several,  # the scores' gradient beside those of the weights
         f"{_SQUARE} × hidden units",

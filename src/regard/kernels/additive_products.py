@@ -39,6 +39,31 @@ _SINGLE = 5
 _REACH, _REACH_BACK, _VECTOR = 60.0, 32.0, 2.0**20
 
 
+def has_many(items: int, queries: int, keys: int) -> bool:
+    """Whether there are pairs enough to be faster so than pair by pair."""
+    return min(queries, keys) >= _SIDE and items * queries * keys >= _LEAST
+
+
+def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, int]:
+    """Of the matrix products, forwards and backwards, a multiply-add counted as 2."""
+    pairs, positions = items * queries * keys, items * (queries + keys)
+    sides = [torch.empty(items, length, hidden, device="meta") for length in (queries, keys)]
+    there, back = len(_FORWARD), len(_BACKWARD)
+    found = []
+    # Of a group of units: sums of products for each pair, there and back; what is made of positions; the vector's part.
+    for powers, units, of_pair, of_position, of_group, of_unit in (
+        (there, 3, 2 * there, there, 3 * there, 0),
+        (back, 2, 2 * back + _SINGLE, 2 * _SINGLE - 1, 0, back),
+    ):
+        count = 0
+        for some in _Sides(*sides, powers, units).chunks():
+            width = some.stop - some.start
+            groups = -(-width // units)
+            count += 2 * groups * (of_pair * pairs + of_position * width * positions + of_group + of_unit * width)
+        found.append(count)
+    return found[0], found[1]
+
+
 def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
     """Whether no power of such numbers overflows, and there are pairs enough to be faster so than pair by pair.
 
@@ -48,8 +73,7 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
         vector: v.
         backward: for the gradients, whose powers are twice as high.
     """
-    queries, keys = query.shape[-2], key.shape[-2]
-    if min(queries, keys) < _SIDE or query.shape[:-1].numel() * keys < _LEAST:
+    if not has_many(query.shape[:-2].numel(), query.shape[-2], key.shape[-2]):
         return False
     reach = _REACH_BACK / 2 if backward else _REACH / 3
     return _largest(vector) <= _VECTOR and _largest(query) + _largest(key) <= reach
@@ -174,11 +198,15 @@ class _Sides:
             for row in range(0, queries, self.rows):
                 yield slice(item, item + self.some), slice(row, row + self.rows)
 
+    def chunks(self) -> Iterator[slice]:
+        """Hidden units whose powers are held at once."""
+        for first in range(0, self.width, self.several * self.units):
+            yield slice(first, min(self.width, first + self.several * self.units))
+
     def groups(self) -> Iterator[tuple[slice, Tensor]]:
         """Hidden units of some groups, and room for their powers, `(powers, groups, positions)`, used again."""
         held = self.flat[0].new_empty(self.powers * self.several * sum(self.positions))
-        for first in range(0, self.width, self.several * self.units):
-            units = slice(first, min(self.width, first + self.several * self.units))
+        for units in self.chunks():
             shape = self.powers, self._count(units), sum(self.positions)
             yield units, held[: math.prod(shape)].view(shape)
 

@@ -95,7 +95,8 @@ def load_backbone(encoder: PretrainedEncoder, file: Path) -> None:
         DataError: the file is absent or damaged, or holds other weights; the message names those that differ.
     """
     try:
-        weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+        safe = file.suffix.lower() == ".safetensors"
+        weights = load_file(file) if safe else torch.load(file, "cpu", weights_only=True)
         encoder.network.load_state_dict(weights)
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such file of weights") from error

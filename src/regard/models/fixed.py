@@ -16,6 +16,7 @@ from regard.errors import ConfigError
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.fixed_settings import FixedSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class Halves(NamedTuple):
@@ -48,7 +49,7 @@ class FixedContext(nn.Module):
         super().__init__()
         if not -inputs <= settings.mark < inputs:
             raise ConfigError(f"model.mark is {settings.mark}, and there are {inputs} inputs, from 0")
-        self.settings = settings
+        self.settings, self.inputs = settings, inputs
         self.encoder = Recurrence("lstm", inputs, settings.width)
         self.decoder = Recurrence("lstm", inputs + settings.width, settings.width)
         self.readout = nn.Linear(settings.width, outputs)
@@ -59,7 +60,12 @@ class FixedContext(nn.Module):
         return Halves((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
 
     def step(self, state: Halves, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step: the encoder's up to the question, the decoder's from it on."""
+        """One time step: the encoder's up to the question, the decoder's from it on.
+
+        Raises:
+            ShapeError: the inputs are of another form or width, or of other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.asked.shape[0])
         asked = state.asked | (inputs[:, self.settings.mark] > 0.5)
         _, read = self.encoder(inputs.unsqueeze(1), state.reading)
         reading = _where(asked, state.reading, read)
@@ -69,7 +75,12 @@ class FixedContext(nn.Module):
         return Tick(self.readout(answering[0].squeeze(1)), Halves(reading, answering, asked), {})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences: the encoder over all of them at once, then the decoder from the first question on."""
+        """Whole sequences: the encoder over all of them at once, then the decoder from the first question on.
+
+        Raises:
+            ShapeError: the inputs are of another form or width.
+        """
+        check_sequences(inputs, self.inputs)
         batch, time = inputs.shape[:2]
         state = self.start(batch)
         if batch == 0 or time == 0:

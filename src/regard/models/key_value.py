@@ -18,6 +18,7 @@ from regard.attention.score import Additive
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.key_value_settings import KeyValueSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class Past(NamedTuple):
@@ -44,7 +45,7 @@ class KeyValue(nn.Module):
 
     def __init__(self, settings: KeyValueSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.inputs = settings, inputs
         width = settings.width
         self.recurrence = Recurrence("lstm", inputs, 2 * width)
         self.attention = Attention(Additive(query_dim=width, key_dim=width, hidden_dim=settings.attention_dim))
@@ -58,7 +59,12 @@ class KeyValue(nn.Module):
         return Past((state, state), none, none)
 
     def step(self, state: Past, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step; the first has no past and reads exactly 0."""
+        """One time step; the first has no past and reads exactly 0.
+
+        Raises:
+            ShapeError: the inputs are of another form or width, or of other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.keys.shape[0])
         hidden, carried = self.recurrence(inputs.unsqueeze(1), state.carried)
         key, value = hidden.chunk(2, -1)
         attended = self.attention(key, state.keys, state.values)
@@ -66,7 +72,12 @@ class KeyValue(nn.Module):
         return Tick(self._said(attended.context, value).squeeze(1), after, {"past": attended})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences: one call of the LSTM, one of the attention over all steps."""
+        """Whole sequences: one call of the LSTM, one of the attention over all steps.
+
+        Raises:
+            ShapeError: the inputs are of another form or width.
+        """
+        check_sequences(inputs, self.inputs)
         hidden, _ = self.recurrence(inputs, self.start(inputs.shape[0]).carried)
         keys, values = hidden.chunk(2, -1)
         attended = self.attention(keys, keys, values, mask=_strictly_past)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.lstm_settings import LSTMSettings
+from regard.models.sequences import check_sequences, check_step
 
 
 class LSTMSequence(nn.Module):
@@ -22,7 +23,7 @@ class LSTMSequence(nn.Module):
 
     def __init__(self, settings: LSTMSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.inputs = settings, inputs
         self.recurrence = Recurrence("lstm", inputs, settings.width, settings.layers, settings.dropout)
         self.readout = nn.Linear(settings.width, outputs)
 
@@ -32,12 +33,22 @@ class LSTMSequence(nn.Module):
         return tuple(self.readout.weight.new_zeros(shape) for _ in range(2))
 
     def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step; there is nothing to attend to."""
+        """One time step; there is nothing to attend to.
+
+        Raises:
+            ShapeError: the inputs are of another form or width, or of other rows than the state.
+        """
+        check_step(inputs, self.inputs, state[0].shape[0])
         hidden, state = self.recurrence(inputs.unsqueeze(1), state)
         return Tick(self.readout(hidden.squeeze(1)), state, {})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """All steps in one fused call."""
+        """All steps in one fused call.
+
+        Raises:
+            ShapeError: the inputs are of another form or width.
+        """
+        check_sequences(inputs, self.inputs)
         hidden, _ = self.recurrence(inputs, self.start(inputs.shape[0]))
         outputs: Tensor = self.readout(hidden)
         return outputs

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.layers.cache import Cache
 from regard.layers.sequence import Tick
+from regard.models.sequences import check_sequences, check_step
 from regard.models.transformer import transformer_stack
 from regard.models.transformer_sequence_settings import TransformerSequenceSettings
 
@@ -23,7 +24,7 @@ class TransformerSequence(nn.Module):
 
     def __init__(self, settings: TransformerSequenceSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.inputs = settings, inputs
         self.enter = nn.Linear(inputs, settings.dim)
         self.stack = transformer_stack(settings, settings.layers, causal=True, window=settings.window)
         self.readout = nn.Linear(settings.dim, outputs)
@@ -33,11 +34,21 @@ class TransformerSequence(nn.Module):
         return self.stack.start(batch)
 
     def step(self, state: Cache, inputs: Float[Tensor, "batch inputs"]) -> Tick:
-        """One time step, which looks at those before it and at itself; "self 0" is the first layer."""
+        """One time step, which looks at those before it and at itself; "self 0" is the first layer.
+
+        Raises:
+            ShapeError: the inputs are of another form or width, or of other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.counted.shape[0])
         stacked = self.stack(self.enter(inputs).unsqueeze(1), cache=state)
         return Tick(self.readout(stacked.output.squeeze(1)), stacked.cache, stacked.attended)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences at once."""
+        """Whole sequences at once.
+
+        Raises:
+            ShapeError: the inputs are of another form or width.
+        """
+        check_sequences(inputs, self.inputs)
         outputs: Tensor = self.readout(self.stack(self.enter(inputs)).output)
         return outputs

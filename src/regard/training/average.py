@@ -30,7 +30,8 @@ def last_checkpoints(folder: Path, count: int | None) -> list[Path]:
     if len(found) < max(2, wanted):
         raise RunError(
             f"{folder} holds {len(found)} checkpoints, and {max(2, wanted)} are wanted; a run keeps as many as "
-            f"training.keep says: train with training.keep={max(2, wanted)}, or average several runs"
+            f"training.keep says, one every training.save_every updates: train with training.keep={max(2, wanted)}, "
+            "or for longer, or average several runs"
         )
     for checkpoint in found[:wanted]:
         damage = damage_of(checkpoint)

@@ -81,7 +81,7 @@ def _standing() -> tuple[Face, ...]:
 def _font_files(package: str) -> Iterator[Path]:
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        yield from (path for path in Path(folder).iterdir() if path.suffix in (".ttf", ".otf"))
+        yield from (path for path in Path(folder).iterdir() if path.suffix.lower() in (".ttf", ".otf"))
 
 
 class _SystemFaces:
