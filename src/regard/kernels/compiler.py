@@ -23,7 +23,7 @@ from typing import Any
 from regard.files import digest, write_atomically
 
 SWITCH = "REGARD_COMPILE"
-_SECONDS = 120
+_SECONDS = 300
 # No relaxed arithmetic: it would take a NaN for a number, and the loops write their vectors out themselves.
 _COMPILE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-std=c++17", "-fPIC", "-Wno-psabi", "-c")
 _LINK = ("-shared", "-pthread")
