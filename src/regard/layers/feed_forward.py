@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
 from regard.kernels import feed_forward as kernel
-from regard.layers.hooked import is_hooked
+from regard.kernels.hooked import is_hooked
 
 ACTIVATIONS = ("relu", "gelu", "swiglu")
 

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
 from regard.kernels.deferred import expectation_of_a_loop, linear_of_a_loop
+from regard.kernels.hooked import is_hooked
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
-from regard.layers.hooked import is_hooked
 from regard.layers.recurrent import Linear, Recurrence
 from regard.models.settings import RecurrentSettings
 from regard.models.source_attention import SourceAttention
