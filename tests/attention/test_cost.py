@@ -1,7 +1,6 @@
 """What explain predicts of a call is what is counted and measured of it; memory of queries × keys is told once."""
 
 import json
-import shutil
 import warnings
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from regard.attention import asked, cost
 from regard.attention.call import Call
 from regard.attention.cost import warn_of_memory
 from regard.errors import SlowPathWarning
-from regard.kernels import blocked, dispatch, dot, rows
+from regard.kernels import blocked, compiler, dispatch, dot, rows
 
 CASES = Path(__file__).with_name("cost_cases.py")
 
@@ -170,7 +169,7 @@ def test_the_argument_and_what_to_do_are_told_once(untold, monkeypatch):
     assert warned(*large, refocus=[lambda weights: weights]) == []
     [told] = warned(*large, refocus=[lambda weights: weights], normalizer="sparsemax")
     assert told.startswith("the normalizer 'sparsemax'")
-    assert explain_path(*large, dropout=0.1) == "compiled" or shutil.which("c++") is None
+    assert explain_path(*large, dropout=0.1) == "compiled" or compiler.compiler() is None
     monkeypatch.setattr(dot, "serves", lambda *_: False)
     monkeypatch.setattr(Call, "_blocks", lambda call: False)  # a GPU, say
     [told] = warned(*large, dropout=0.1)

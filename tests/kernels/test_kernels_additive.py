@@ -14,12 +14,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
+from compiled import needs_compiler
 from reference.attention import plain_attend, score_of_pair
 from regard.attention.attend import attend, explain
 from regard.attention.functional import additive_pairs, location_features, weigh_pairs
 from regard.kernels import additive, additive_products, compiler, dot, first, half
 
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
 LOOPS = ["torch", "products", pytest.param("compiled", marks=needs_compiler)]
 
 
@@ -316,8 +316,9 @@ def test_threads_share_the_work_and_change_no_bit():
 
 
 @pytest.fixture
-def fresh():
-    """Nothing was built or refused yet, and nothing is remembered of what this test does."""
+def fresh(monkeypatch):
+    """Nothing was built or refused yet, loops are on, and nothing is remembered of what this test does."""
+    monkeypatch.delenv(compiler.SWITCH, raising=False)
     remembered = compiler.library, dot._loop, half._library, first._loop
     for each in remembered:
         each.cache_clear()

@@ -1,14 +1,13 @@
 """Additive attention in one compiled loop beside the formula written out: contexts, gradients, edges, dropout."""
 
-import shutil
-
 import pytest
 import torch
 
 import regard
+from compiled import needs_compiler
 from regard.kernels import additive, additive_attend
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def plain(query, key, vector, value, keep=None, bias=0.0, causal=False, scale=1.0):

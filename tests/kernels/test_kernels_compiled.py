@@ -1,7 +1,6 @@
 """attend with the compiled loop for dot products: when it is taken, with which mask, and what is told."""
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 
 import regard
+from compiled import needs_compiler
 from reference.attention import plain_attend
 from regard import explain, masks
 from regard.attention.heads import SelfHeads, Sight
@@ -16,7 +16,7 @@ from regard.attention.masks import Sizes
 from regard.attention.seen import apart
 from regard.kernels import compiler, dot
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 4, 2, 5, 7, 3, 2
 
 

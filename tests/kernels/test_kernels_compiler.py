@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from compiled import needs_compiler
 from regard.kernels import compiler
 
 SOURCE = """
 extern "C" int loops_failed() { return 0; }
 extern "C" int answer() { return 42; }
 """
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The compiled loop of the loss, beside torch's own calls."""
 
 import inspect
-import shutil
 
 import pytest
 import torch
@@ -9,11 +8,12 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.errors import ShapeError
 from regard.kernels import compiler, cross_entropy
 from regard.layers.objective import objective, vocabulary_objective
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])

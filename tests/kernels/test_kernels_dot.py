@@ -1,15 +1,14 @@
 """The compiled loop of dot products: the formula's numbers and gradients, whatever is hidden, added or dropped."""
 
-import shutil
-
 import pytest
 import torch
 from dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 
+from compiled import needs_compiler
 from regard.kernels import compiler, dot, half
 from regard.kernels.dot import Visible, attention, serves
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def assert_formula(given, bound, visible=ALL, bias=None, scale=0.3):

@@ -1,15 +1,14 @@
 """float32 products of the compiled loop by the processor's matrix unit and by its vectors: the same, and as exact."""
 
-import shutil
-
 import pytest
 import torch
 from dots import ALL, CAUSAL, assert_same, formula, inputs
 
+from compiled import needs_compiler
 from regard.kernels import dot
 from regard.kernels.dot import attention, statistics
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def called(query, key, value, visible=ALL, bias=None, scale=0.3, dropout=0.0):

@@ -1,14 +1,13 @@
 """What the loop tells of its weights: the definition's numbers, of weights that are formed."""
 
-import shutil
-
 import pytest
 import torch
 from dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 
+from compiled import needs_compiler
 from regard.kernels.dot import Visible, attention_and_statistics, statistics
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def told(query, key, visible=ALL, bias=None, scale=0.3, top=0):

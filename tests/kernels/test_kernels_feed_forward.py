@@ -1,17 +1,16 @@
 """Two layers with GELU between them, in one function with its gradients, beside torch's own calls."""
 
-import shutil
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.kernels import compiler, feed_forward
 from regard.layers.feed_forward import FeedForward
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def exact(x, one, bias, other, other_bias):

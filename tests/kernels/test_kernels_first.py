@@ -1,16 +1,15 @@
 """Greedy search's choice in one compiled call, beside float64."""
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
 
+from compiled import needs_compiler
 from regard.decoding.choose import expand
 from regard.errors import RegardError
 from regard.kernels import first
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def slowly(logits, banned=None):

@@ -1,16 +1,14 @@
 """Linear attention in one pass: the formula's numbers and gradients by both loops, whatever the shapes and strides."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from compiled import needs_compiler
 from reference.linear import linear as slow
 from regard.kernels import compiler, linear, linear_parts
 from regard.kernels.linear_parts import Call
-
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
 
 
 @pytest.fixture(params=["torch", pytest.param("compiled", marks=needs_compiler)])

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from compiled import needs_compiler
 from regard.kernels import compiler, local
 
-needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="no C++ compiler is here")
 WINDOW = 5
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from compiled import needs_compiler
 from regard.kernels import compiler, local, local_softmax
 from regard.kernels.local_softmax import Window, look, predict, predicts
 
-needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="no C++ compiler is here")
 KEYS, SIZE = 23, 8
 LENGTHS = torch.tensor([KEYS, 11, 0])
 PLAIN, BELL = Window(2.5, SIZE, 0.0, 1.0), Window(2.5, SIZE, 1.25, 0.7)

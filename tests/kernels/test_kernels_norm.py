@@ -1,15 +1,14 @@
 """A sum and its layer normalization in one function with its gradients, beside torch's own calls in float64."""
 
-import shutil
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.kernels import compiler, norm
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,12 @@
 """Additive attention whose queries are taken some at a time: the reference's numbers, with memory that grows slowly."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 from parts import MASKS, module, tensors
 
+from compiled import needs_compiler
 from reference.attention import plain_attend
 from regard import masks
 from regard.attention.attend import attend, explain
@@ -63,7 +63,7 @@ def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
     assert "some queries at a time" in str(told)
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+@needs_compiler
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "around"])
 def test_weighed_and_read_as_they_are_made(in_a_loop, mask):
     assert_same_as_the_reference(mask, "softmax")
@@ -72,7 +72,7 @@ def test_weighed_and_read_as_they_are_made(in_a_loop, mask):
     assert "weighed and read as they are made" in str(told)
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+@needs_compiler
 @pytest.mark.parametrize("fill", (torch.nan, 1e300))
 def test_the_loop_is_kept_from_hidden_content(in_a_loop, fill):
     query, key, value = (one.detach().clone() for one in tensors("additive"))

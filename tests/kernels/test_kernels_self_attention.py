@@ -1,16 +1,15 @@
 """Attention of a sequence to itself from one product of its three parts, beside the formula in float64."""
 
-import shutil
-
 import pytest
 import torch
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.attention.heads import SelfHeads, Sight
 from regard.attention.position import position
 from regard.kernels import compiler, self_attention
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 
 def explicit(made, heads, key_heads, causal, scale):

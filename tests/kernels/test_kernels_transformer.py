@@ -1,13 +1,12 @@
 """A stack's step of one position in one compiled call, beside the layers' own calls."""
 
-import shutil
-
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.attention.heads import SelfHeads
 from regard.attention.position import position
 from regard.kernels import compiler
@@ -17,7 +16,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward
 from regard.layers.transformer import Block, Stack
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 PLACES = {
     "none": None,

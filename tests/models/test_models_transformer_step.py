@@ -1,13 +1,12 @@
 """A language model's step of one word in one compiled call, beside the model's own calls."""
 
-import shutil
-
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
 from torch.testing import assert_close
 
+from compiled import needs_compiler
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ShapeError, TooLong
@@ -18,7 +17,7 @@ from regard.models import transformer, transformer_step
 from regard.models.transformer import TransformerLanguageModel
 from regard.models.transformer_settings import TransformerLanguageSettings
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is here")
+pytestmark = needs_compiler
 
 WORDS = 47
 
