@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.kernels import additive_products, compiler
+from regard.kernels.again import apart
 from regard.kernels.calls import is_real
 
 _BLOCK = 2**18
@@ -142,6 +143,7 @@ class _Scores(torch.autograd.Function):
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, kept = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
+            query, key, vector = apart(query, key, vector)
             scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import compiler
+from regard.kernels.again import apart
 from regard.kernels.calls import is_plain
 
 _NAME = "transformer"
@@ -77,6 +78,7 @@ class _Network(torch.autograd.Function):
         x, one, _, other, _ = given
         wanted = ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody will differentiate these gradients
+            given = apart(*given)
             asked = [tensor for tensor, asks in zip(given, wanted, strict=True) if asks]
             found = iter(torch.autograd.grad(_formula(*given), asked, upstream, create_graph=True))
             return tuple(next(found) if asks else None for asks in wanted)

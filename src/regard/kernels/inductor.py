@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import compiler
+from regard.kernels.again import apart
 from regard.kernels.calls import is_plain
 
 _LEAST = 2**22
@@ -81,6 +82,7 @@ class _Scores(torch.autograd.Function):
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
+            query, key, vector = apart(query, key, vector)
             scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))

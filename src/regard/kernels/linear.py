@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels import compiler, linear_parts
+from regard.kernels.again import apart
 from regard.kernels.calls import is_real
 from regard.kernels.linear_parts import CHUNK, Call, Made
 
@@ -161,6 +162,8 @@ class _Read(torch.autograd.Function):
         query, key, value, memory, keep, context, total = ctx.saved_tensors
         call = Call(query, key, value, memory, keep, ctx.causal, ctx.elu)
         if torch.is_grad_enabled():  # a derivative of this one is wanted
+            query, key, value, memory = apart(query, key, value, memory)
+            call = call._replace(query=query, key=key, value=value, memory=memory)
             return *_by_formula(call, given, given_memory), None, None, None
         if given is None:
             given = torch.zeros_like(context)

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels import local
+from regard.kernels.again import apart
 from regard.kernels.hooked import is_hooked
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
@@ -263,6 +264,7 @@ class _Look(torch.autograd.Function):
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
         wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
         if torch.is_grad_enabled():
+            left, key, value, center = apart(left, key, value, center)
             (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
             return *_again((context, again), (above, above_scores), (left, key, value, center), wanted), *nothing
         call = _Call(left, key, value, center, lengths, ctx.window)
@@ -281,6 +283,7 @@ class _Predict(torch.autograd.Function):
         hidden, vector, lengths, center = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
+            hidden, vector = apart(hidden, vector)
             found = _predict_by_torch(hidden, vector, lengths)
             return *_again((found,), (above,), (hidden, vector), wanted), None, None
         to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])

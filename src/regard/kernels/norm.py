@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.kernels import compiler
+from regard.kernels.again import apart
 from regard.kernels.calls import is_plain, is_real
 from regard.kernels.hooked import is_hooked
 
@@ -137,7 +138,9 @@ def _by_formula(
 ) -> tuple[Tensor | None, ...]:
     create = torch.is_grad_enabled()
     with torch.enable_grad():
-        if not create:
+        if create:
+            given = apart(*given)
+        else:
             given = [one if one is None else one.detach().requires_grad_(one.requires_grad) for one in given]
         summed, normed = _formula(*given, epsilon)  # type: ignore[arg-type, call-arg]
         asked = [one for one, asks in zip(given, wanted, strict=False) if asks and one is not None]
