@@ -3,7 +3,8 @@ import torch
 
 from regard.attention import local_window, masks
 from regard.attention.attend import attend
-from regard.attention.local import LocalAttention, Monotonic, Predictive
+from regard.attention.local import FocusedAttention, LocalAttention, Monotonic, Predictive
+from regard.attention.local_window import Focus
 from regard.attention.normalize import Softmax
 from regard.attention.score import score
 from regard.errors import ConfigError, MaskError, ShapeError
@@ -299,6 +300,22 @@ def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, 
     assert torch.isnan(ours.context[0, 9]).all()
     others = [*range(9), *range(10, 29)]
     torch.testing.assert_close(ours.context[0, others], clean[0, others])
+
+
+@pytest.mark.parametrize("named", ["scaled_dot", "additive"])
+def test_centers_of_another_shape_are_no_windows_of_a_loop(named):
+    """It would read windows from wherever its memory says: they are refused, or serve all items, as in `attend`."""
+    made = score(named, query_dim=5, key_dim=5, hidden_dim=3) if named == "additive" else score(named)
+    query, key, lengths = torch.randn(2, 7, 5), torch.randn(2, 211, 5), torch.tensor([211, 17])
+
+    def around(center):
+        return FocusedAttention(made)(query, key, key, focus=Focus(center, 2.0, 0.0, lengths)).context
+
+    for shape in ((2, 3), (2, 7, 1), (3, 7)):
+        with pytest.raises(MaskError, match="around"):
+            around(torch.zeros(shape))
+    shared = torch.arange(7.0)[None]
+    torch.testing.assert_close(around(shared), around(shared.expand(2, 7)))
 
 
 def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):

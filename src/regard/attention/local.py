@@ -302,7 +302,9 @@ def attend_around(
         dropout: on the weights.
         weights: make the weights at once.
     """
-    if local_window.against(query, key, value, score, focus.radius, focus.lengths) is None:
+    alone = local_window.against(query, key, value, score, focus.radius, focus.lengths) is None
+    # Centers of another shape, or on another device, are refused by the mask that is made of them.
+    if alone and focus.center.is_cpu and focus.center.shape == query.shape[:2]:
         assert isinstance(score, Score)
         attended = local_window.attend_in_window(
             query,
