@@ -26,6 +26,7 @@ from regard.attention.functional import (
     location_features,
     per_query,
     unit,
+    wide,
 )
 from regard.attention.projection import apart
 from regard.errors import ConfigError, ShapeError
@@ -105,6 +106,15 @@ def score(name: str, **sizes: Any) -> Score:
     return scores.make(name, **sizes)
 
 
+class LoopForm(NamedTuple):
+    """`scale · left · right`, where the two are yet to be divided by their lengths if `directions` says so."""
+
+    left: Tensor
+    right: Tensor
+    scale: float
+    directions: tuple[bool, bool]
+
+
 class DotProduct(Score):
     """A score that is a dot product of something made of the query and something made of the key."""
 
@@ -113,6 +123,11 @@ class DotProduct(Score):
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         """`(left, right, scale)` with score = scale · left · right."""
         raise NotImplementedError
+
+    def loop_form(self, query: Tensor, key: Tensor, prepared: Prepared | None) -> LoopForm:
+        """The same for a loop that can divide by lengths itself; `prepared` is None where nobody has prepared."""
+        left, right, scale = self.dot_form(query, self.prepare(key) if prepared is None else prepared)
+        return LoopForm(left, right, scale, (False, False))
 
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
@@ -245,11 +260,24 @@ class Cosine(DotProduct):
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         right = prepared.projected
-        if query.shape[-1] != right.shape[-1]:
-            raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
+        self._check_width(query, right)
         if not isinstance(self.strength, Tensor):
             return unit(query), right, float(self.strength)
         return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
+
+    def loop_form(self, query: Tensor, key: Tensor, prepared: Prepared | None) -> LoopForm:
+        if type(self) is not Cosine:  # it may have another `dot_form`
+            return super().loop_form(query, key, prepared)
+        compared = Prepared(key, wide(key)) if prepared is None else prepared
+        if isinstance(self.strength, Tensor):
+            left, right, scale = self.dot_form(query, compared)
+            return LoopForm(left, right, scale, (False, prepared is None))
+        self._check_width(query, compared.projected)
+        return LoopForm(wide(query), compared.projected, float(self.strength), (True, prepared is None))
+
+    def _check_width(self, query: Tensor, right: Tensor) -> None:
+        if query.shape[-1] != right.shape[-1]:
+            raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
 
 
 @scores.register("location")

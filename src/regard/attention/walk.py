@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from regard.attention.attended import Attended, Source, watched
 from regard.attention.call import Call
 from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
-from regard.attention.functional import wide
+from regard.attention.functional import unit, wide
 from regard.attention.linear import Linear, linear_attention
 from regard.attention.masks import Causal, Padding, causal, padding
 from regard.attention.score import Additive, DotProduct, Prepared, Score
@@ -228,7 +228,11 @@ def _linear(call: Call) -> Attended:
 def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None, top: int | None) -> Attended:
     """A softmax of dot products, by a path that does not keep the weights."""
     assert isinstance(call.score, DotProduct) and call.value is not None
-    left, right, factor = call.score.dot_form(call.query, _ready(call))
+    if path == "compiled":
+        left, right, factor, directions = call.score.loop_form(call.query, call.key, call.prepared)
+    else:
+        left, right, factor = call.score.dot_form(call.query, _ready(call))
+        directions = dot.NO_DIRECTIONS
     temperature = float(call.normalizer.temperature)
     scale, bias = factor / temperature, None if call.bias is None else wide(call.bias) / temperature
     sides = _of_one_kind(left, right, call.value)
@@ -238,16 +242,17 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         loop = apart(call.mask, call.sizes)
         keep = call.drawn(loop.rest)
         visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
+        options: dict[str, Any] = {"visible": visible, "bias": bias, "scale": scale, "directions": directions}
 
         def observed(top: int) -> Statistics:
             top = checked_top(top, call.sizes.keys)
-            return Statistics(*dot.statistics(*sides[:2], visible=visible, bias=bias, scale=scale, top=top))
+            return Statistics(*dot.statistics(*sides[:2], top=top, **options))
 
         if top is None or call.dropout > 0 or dot.learns(*sides, bias):
-            context = dot.attention(*sides, visible=visible, bias=bias, scale=scale, dropout=call.dropout)
+            context = dot.attention(*sides, dropout=call.dropout, **options)
         else:
             top = checked_top(top, call.sizes.keys)
-            context, *told = dot.attention_and_statistics(*sides, visible=visible, bias=bias, scale=scale, top=top)
+            context, *told = dot.attention_and_statistics(*sides, top=top, **options)
             made = Statistics(*told)
     elif path == "blocked":
         context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
@@ -271,7 +276,10 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
 
     def scores(part: slice) -> Tensor:
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
-        return _biased(call, formula(left[..., part, :], _for_all_heads(call, right), factor), part)
+        asked, heard = (
+            unit(one) if undivided else one for one, undivided in zip((left, right), directions, strict=True)
+        )
+        return _biased(call, formula(asked[..., part, :], _for_all_heads(call, heard), factor), part)
 
     source = _again(call, scores, seen, spoiled, left, right, observed=observed)
     return Attended(context, statistics=made, source=source)

@@ -7,6 +7,7 @@
 
 #include "dot_backward.hpp"
 #include "dot_call.hpp"
+#include "dot_directions.hpp"
 #include "dot_matrix.hpp"
 #include "dot_pack.hpp"
 #include "dot_statistics.hpp"
@@ -76,19 +77,21 @@ class Forward {
           keys(call.keys, call.dim),
           values(call.keys, call.value_dim),
           query(rows, call.dim, false),
+          directions(call.query_directions, rows, call.dim),
           scores((rows + kPanel<T>) * (most + kLanes<T>)),
           context((rows + kPanel<T>) * width),
           draws(most) {}
 
-    // Keys and values of a head; the square of the longest key's norm, or inf.
-    void begin(int64_t item, int64_t head, T square) {
-        keys.write(call.key, item, head, call.length(item));
+    // Keys (themselves or their directions) and values of a head; the square of the longest key's norm, or inf.
+    void begin(const View& key, int64_t item, int64_t head, T square) {
+        own_key = key;
+        keys.write(key, 0, 0, call.length(item));
         values.write(call.value, item, head, call.length(item));
         longest = square;
     }
 
-    void attend(const Block& block, int64_t key_head) {
-        query.write(call.query, block.item, block.head, block.first, block.rows, factor);
+    void attend(const Block& block) {
+        query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
         std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
         Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
         int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
@@ -101,7 +104,7 @@ class Forward {
                     P::product(tile, n, query, keys, scores.at, *before), before->finish();
                 else
                     P::product(tile, n, query, keys, scores.at, Idle());
-                P::mend(tile, n, query, call.key, key_head, scores.at);
+                P::mend(tile, n, query, own_key, scores.at);
                 const int64_t first = n * P::kStrip, size = std::min(P::kTogether * P::kStrip, block.rows - first);
                 before.emplace(Rows{*this, tile, softmax, line, n, first, size});
             }
@@ -123,6 +126,7 @@ class Forward {
     const T factor;
     const int64_t rows, most, width;
     T longest = 0;
+    View own_key{};
 
     // The scores of some rows become weights, row by row, and values are read with them.
     struct Rows {
@@ -162,6 +166,7 @@ class Forward {
     typename P::Turned keys;
     typename P::Straight values;
     typename P::Lines query;
+    Directions<S, T> directions;
     Buffer<T> scores, context, draws;
     typename P::Room room;
 };
@@ -176,20 +181,21 @@ void forward(const Call& call, double scale) {
         typename P::Unit unit(call.unit);
         std::optional<Forward<S, T, P>> fast;
         std::optional<Forward<S, T, Plain>> plain;
+        Directions<S, T> directions(call.key_directions, call.keys, call.dim);
         for (int64_t at = from; at < to;) {
             int64_t head = at / each, stop = std::min(to, (head + 1) * each);
             int64_t item = head / call.key_heads, key_head = head % call.key_heads, size = call.length(item);
-            auto key = Reach<T>::template of<S>(call.key, item, key_head, size, call.dim, 1);
+            const View own_key = directions.of(call.key, item, key_head, 0, size);
+            auto key = Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1);
             auto value = Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1);
             bool calm = !call.bias.at && value.largest <= T(kSmallValue * kSmallValue);
             T longest = calm ? key.longest : -kNever<T>;
             auto go_through = [&](auto& way) {
                 if (!way) way.emplace(call, scale, rows);
-                way->begin(item, key_head, longest);
+                way->begin(own_key, item, key_head, longest);
                 for (; at < stop; ++at) {
                     int64_t within = at % each;
-                    way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows),
-                                key_head);
+                    way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows));
                 }
             };
             if (unit.held && key.fits && value.fits)

@@ -23,6 +23,7 @@ from regard.kernels.calls import is_plain
 _FAR = 2**40  # a window beyond all keys
 _STEPS = 2**32  # dropout's rate is a multiple of this part of 1
 _NO_VIEW = (0, 0, 0, 0, 0)
+NO_DIRECTIONS = False, False
 _ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
 _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -53,12 +54,8 @@ def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
     Without content (meta) a call is judged as if it were on a CPU.
     """
     kind = query.dtype
-    if (
-        query.device.type not in ("cpu", "meta")
-        or kind not in _KINDS
-        or key.dtype is not kind
-        or value.dtype is not kind
-    ):
+    known = query.device.type in ("cpu", "meta") and kind in _KINDS
+    if not (known and key.dtype is kind and value.dtype is kind):
         return False
     return is_plain(query) and _loop("forward", kind) is not None
 
@@ -90,6 +87,7 @@ def attention(
     bias: Float[Tensor, "..."] | None,
     scale: float,
     dropout: float,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
 
@@ -101,13 +99,15 @@ def attention(
         bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
         scale: of the products.
         dropout: the rate, rounded to a multiple of 2^-32.
+        directions: whether queries, and keys, are divided by their lengths first; float32 and float64 only.
 
     Returns:
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
+    assert directions == NO_DIRECTIONS or query.dtype in (torch.float32, torch.float64)
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 and not query.is_meta else 0
-    call = _Call(visible, scale, round(dropout * _STEPS), seed)
+    call = _Call(visible, scale, round(dropout * _STEPS), seed, directions)
     inputs = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
@@ -136,6 +136,7 @@ def statistics(
     bias: Float[Tensor, "..."] | None,
     scale: float,
     top: int,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """What the weights of `attention` without dropout are like, in at least float32, without gradients.
 
@@ -146,13 +147,14 @@ def statistics(
         bias: added to the scores.
         scale: of the products.
         top: how many of each query's largest weights are told, at most all keys.
+        directions: likewise.
 
     Returns:
         Of each query its entropy in nats and its largest weight `(*lead, queries)`; what each key gets from all
         queries together `(*lead, keys)`; each query's largest weights in descending order and the keys that have them
         `(*lead, queries, top)`. A query that sees nothing has zeros; keys that it does not see come last, with 0.
     """
-    return _observed(query, key, None, visible, bias, scale, top)[1:]
+    return _observed(query, key, None, bias, _Call(visible, scale, 0, 0, directions), top)[1:]
 
 
 def attention_and_statistics(
@@ -164,29 +166,29 @@ def attention_and_statistics(
     bias: Float[Tensor, "..."] | None,
     scale: float,
     top: int,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The context, and after it what `statistics` gives, from one product of queries and keys; without gradients."""
-    context, *others = _observed(query, key, value, visible, bias, scale, top)
+    context, *others = _observed(query, key, value, bias, _Call(visible, scale, 0, 0, directions), top)
     assert context is not None
     return context, *others
 
 
 def _observed(
-    query: Tensor, key: Tensor, value: Tensor | None, visible: Visible, bias: Tensor | None, scale: float, top: int
+    query: Tensor, key: Tensor, value: Tensor | None, bias: Tensor | None, call: "_Call", top: int
 ) -> tuple[Any, Tensor, Tensor, Tensor, Tensor, Tensor]:
     work = _work(query)
     rows, lead = query.shape[:-1], query.shape[:-2]
     query, key, read, bias = _as_stored(query, key, key[..., :0] if value is None else value, bias)
-    entropy, maximum = query.new_empty(rows, dtype=work), query.new_empty(rows, dtype=work)
-    received = query.new_empty((*lead, key.shape[-2]), dtype=work)
-    top_weights = query.new_empty((*rows, top), dtype=work)
+    shapes = rows, rows, (*lead, key.shape[-2]), (*rows, top)
+    entropy, maximum, received, top_weights = (query.new_empty(shape, dtype=work) for shape in shapes)
     top_keys = query.new_empty((*rows, top), dtype=torch.int64)
     context = None if value is None else query.new_empty((*rows, value.shape[-1]))
     found = entropy, maximum, received, top_weights, top_keys
-    numbers, held = _numbers(query, key, read, bias, visible.keep, _Call(visible, scale, 0, 0))
+    numbers, held = _numbers(query, key, read, bias, call.visible.keep, call)
     numbers += [0 if context is None else context.data_ptr(), 0, *_NO_VIEW, 0, 0, 0, *_NO_VIEW, 0, top]
     numbers += [one.data_ptr() for one in found]
-    _run("statistics", query, numbers, scale)
+    _run("statistics", query, numbers, call.scale)
     del held
     return context, *found
 
@@ -201,6 +203,7 @@ class _Call(NamedTuple):
     scale: float
     dropped: int  # of 2^32 weights
     seed: int
+    directions: tuple[bool, bool]
 
 
 class _Dot(torch.autograd.Function):
@@ -273,10 +276,7 @@ def _slopes(
     numbers, held = _numbers(query, key, value, bias, keep, call)
     numbers += [context.data_ptr(), normalizer.data_ptr(), *above]
     numbers += [0 if one is None else one.data_ptr() for one in three]
-    numbers += [
-        *(_NO_VIEW if to_bias is None else _spread(to_bias, query.ndim)),
-        0 if bias is None else bias.numel(),
-    ]
+    numbers += [*_spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
     _run("backward", query, numbers, call.scale)
     del held
     return tuple(one for one in (*three, to_bias) if one is not None)
@@ -360,17 +360,16 @@ def _numbers(
     if visible.causal:
         after = min(after, 0)
     counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.asked)]
-    headless = query.ndim == 3
+    heads = (1, 1) if query.ndim == 3 else (query.shape[1], key.shape[1])
     numbers = [
         query.shape[0],
-        1 if headless else query.shape[1],
-        1 if headless else key.shape[1],
+        *heads,
         query.shape[-2],
-        key.shape[-2],
-        query.shape[-1],
+        *key.shape[-2:],
         value.shape[-1],
         torch.get_num_threads(),
         _MATRIX_UNIT,
+        *call.directions,
         visible.offset,
         min(before, _FAR),
         min(after, _FAR),
@@ -380,8 +379,8 @@ def _numbers(
         *_view(query),
         *_view(key),
         *_view(value),
-        *(_NO_VIEW if keep is None else _spread(keep, query.ndim)),
-        *(_NO_VIEW if bias is None else _spread(bias, query.ndim)),
+        *_spread(keep, query.ndim),
+        *_spread(bias, query.ndim),
     ]
     return numbers, counts
 
@@ -392,8 +391,10 @@ def _view(tensor: Tensor) -> tuple[int, ...]:
     return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))
 
 
-def _spread(tensor: Tensor, axes: int) -> tuple[int, ...]:
+def _spread(tensor: Tensor | None, axes: int) -> tuple[int, ...]:
     """The same of what is broadcast to that many axes: its steps are 0 where it has one for all."""
+    if tensor is None:
+        return _NO_VIEW
     steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     steps = (0,) * (axes - len(steps)) + steps
     return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dot_call.hpp"
+#include "dot_directions.hpp"
 #include "dot_pack.hpp"
 #include "dot_vectors.hpp"
 
@@ -49,8 +50,10 @@ void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T th
 template <typename S, typename T, typename P>
 class Backward {
   public:
-    Backward(const Call& call, double scale)
+    Backward(const Call& call, double scale, Directions<S, T>& key_directions, Directions<S, T>& query_directions)
         : call(call),
+          key_directions(key_directions),
+          query_directions(query_directions),
           sloping(call.to_query || call.to_key || call.to_bias.at),
           scale(scale),
           rows(call.rows(P::kStrip, P::kRows)),
@@ -73,22 +76,25 @@ class Backward {
           through(rows) {}
 
     // Whether all that is multiplied is of a size for the processor's matrix unit.
-    static bool fits(const Call& call, double scale, int64_t item, int64_t key_head) {
-        auto fits = [&](const View& view, int64_t head, int64_t size, int64_t columns, double factor) {
-            return Reach<T>::template of<S>(view, item, head, size, columns, T(factor)).fits;
+    static bool fits(const Call& call, double scale, const View& own_key, Directions<S, T>& query_directions, int64_t item,
+                     int64_t key_head) {
+        auto fits = [&](const View& view, int64_t size, int64_t columns, double factor) {
+            return Reach<T>::template of<S>(view, 0, 0, size, columns, T(factor)).fits;
         };
-        bool all = fits(call.key, key_head, call.length(item), call.dim, 1) &&
-                   fits(call.value, key_head, call.length(item), call.value_dim, 1);
+        bool all = fits(own_key, call.length(item), call.dim, 1) &&
+                   fits(call.value.rows<S>(item, key_head, 0), call.length(item), call.value_dim, 1);
         for (int64_t head = key_head * call.group(); all && head < (key_head + 1) * call.group(); ++head)
-            all = fits(call.query, head, call.queries, call.dim, scale * kLog2e) &&
-                  fits(call.upstream, head, call.queries, call.value_dim, 1);
+            all = fits(query_directions.of(call.query, item, head, 0, call.queries), call.queries, call.dim,
+                       scale * kLog2e) &&
+                  fits(call.upstream.rows<S>(item, head, 0), call.queries, call.value_dim, 1);
         return all;
     }
 
-    void go_through(int64_t item, int64_t key_head, T* to_bias, bool bias_by_head) {
-        turned_keys.write(call.key, item, key_head, call.length(item));
+    // The key is that of this head, or its directions.
+    void go_through(const View& own_key, int64_t item, int64_t key_head, T* to_bias, bool bias_by_head) {
+        turned_keys.write(own_key, 0, 0, call.length(item));
         if (sloping) turned_values.write(call.value, item, key_head, call.length(item));
-        if (call.to_query) keys.write(call.key, item, key_head, call.length(item));
+        if (call.to_query) keys.write(own_key, 0, 0, call.length(item));
         if (call.to_key) to_key.clear();
         if (call.to_value) to_value.clear();
         for (int64_t n = 0; n < call.group(); ++n)
@@ -96,12 +102,17 @@ class Backward {
                             to_bias && bias_by_head ? to_bias + n * call.to_bias.head : to_bias);
         int64_t line = (item * call.key_heads + key_head) * call.keys;
         // The queries were multiplied by scale · log2(e).
-        if (call.to_key) to_key.write(T(kLn2), reinterpret_cast<S*>(call.to_key) + line * call.dim);
+        if (call.to_key) {
+            S* out = reinterpret_cast<S*>(call.to_key) + line * call.dim;
+            to_key.write(T(kLn2), out);
+            key_directions.back(0, call.length(item), out);
+        }
         if (call.to_value) to_value.write(T(1), reinterpret_cast<S*>(call.to_value) + line * call.value_dim);
     }
 
   private:
     const Call& call;
+    Directions<S, T>&key_directions, &query_directions;
     const bool sloping;
     const double scale;
     const int64_t rows, most, stride, width, value_width;
@@ -113,11 +124,12 @@ class Backward {
     typename P::Room room;
 
     void go_through_head(int64_t item, int64_t head, T* to_bias) {
+        const View asked = query_directions.of(call.query, item, head, 0, call.queries);
         for (int64_t from = 0; from < call.queries; from += rows) {
             Block block(call, item, head, from, rows);
             int64_t line = (item * call.heads + head) * call.queries + from;
-            query.write(call.query, item, head, from, block.rows, T(scale * kLog2e));
-            above.write(call.upstream, item, head, from, block.rows, T(1));
+            query.write(asked.rows<S>(0, 0, from), block.rows, T(scale * kLog2e));
+            above.write(call.upstream.rows<S>(item, head, from), block.rows, T(1));
             const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
             for (int64_t r = 0; r < block.rows; ++r) {
                 rows_of<S, T>(context + r * call.value_dim, 0, 1, 1, call.value_dim, T(1), read.at, value_width);
@@ -129,9 +141,11 @@ class Backward {
             if (call.to_query) std::memset(to_query.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
             for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>)
                 go_through_tile(typename P::Tile(call, block, start, most), line, to_bias);
-            if (call.to_query)
-                write_rows<S, T>(to_query.at, width, block.rows, call.dim, T(scale),
-                                 reinterpret_cast<S*>(call.to_query) + line * call.dim);
+            if (call.to_query) {
+                S* out = reinterpret_cast<S*>(call.to_query) + line * call.dim;
+                write_rows<S, T>(to_query.at, width, block.rows, call.dim, T(scale), out);
+                query_directions.back(from, block.rows, out);
+            }
         }
     }
 
@@ -183,6 +197,8 @@ void backward(const Call& call, double scale) {
         typename P::Unit unit(call.unit);
         std::optional<Backward<S, T, P>> fast;
         std::optional<Backward<S, T, Plain>> plain;
+        Directions<S, T> key_directions(call.key_directions, call.keys, call.dim);
+        Directions<S, T> query_directions(call.query_directions, call.queries, call.dim);
         for (int64_t at = from; at < to; ++at) {
             int64_t item = over_items ? at % call.batch : at / call.key_heads;
             int64_t key_head = over_items ? at / call.batch : at % call.key_heads;
@@ -192,11 +208,12 @@ void backward(const Call& call, double scale) {
                 part.resize(call.bias_size);
                 to_bias = part.data();
             }
+            const View own_key = key_directions.of(call.key, item, key_head, 0, call.length(item));
             auto go_through = [&](auto& way) {
-                if (!way) way.emplace(call, scale);
-                way->go_through(item, key_head, to_bias, !apart);
+                if (!way) way.emplace(call, scale, key_directions, query_directions);
+                way->go_through(own_key, item, key_head, to_bias, !apart);
             };
-            if (unit.held && Backward<S, T, P>::fits(call, scale, item, key_head))
+            if (unit.held && Backward<S, T, P>::fits(call, scale, own_key, query_directions, item, key_head))
                 go_through(fast);
             else
                 go_through(plain);

@@ -42,11 +42,17 @@ struct View {
     S* of(int64_t i, int64_t h) const {
         return reinterpret_cast<S*>(at) + i * item + h * head;
     }
+    // The rows from `first` on of one item's head.
+    template <typename S>
+    View rows(int64_t i, int64_t h, int64_t first) const {
+        return {reinterpret_cast<int64_t>(of<S>(i, h) + first * row), 0, 0, row, column};
+    }
 };
 
 struct Call {
     int64_t batch, heads, key_heads, queries, keys, dim, value_dim, threads;
     int64_t unit;                   // whether the processor's matrix unit may be used
+    int64_t query_directions, key_directions;  // whether queries and keys are divided by their lengths
     int64_t offset, before, after;  // query i sees the keys i + offset − before … i + offset + after
     int64_t lengths;                // address of each item's number of keys, or 0
     int64_t asked;                  // likewise of queries that see anything, its first ones, or 0

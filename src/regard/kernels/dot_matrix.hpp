@@ -53,10 +53,9 @@ struct Matrix {
               tiles(strips(rows) * along),
               turned(across ? chunks(rows) * strips(columns) * kThree : 0),
               across(across) {}
-        // Rows with numbers that are too large are kept in mind, and 0 for the unit.
-        void write(const View& view, int64_t item, int64_t head, int64_t first, int64_t rows, T factor) {
-            rows_of<S, T>(view.of<const S>(item, head) + first * view.row, view.row, view.column, rows, columns, factor,
-                          numbers.at, width);
+        // The first rows of a view. Those with numbers that are too large are kept in mind, and 0 for the unit.
+        void write(const View& view, int64_t rows, T factor) {
+            rows_of<S, T>(view.of<const S>(0, 0), view.row, view.column, rows, columns, factor, numbers.at, width);
             std::memset(numbers.at + rows * width, 0, (chunks(rows) * kChunk - rows) * width * sizeof(T));
             odd.clear();
             for (int64_t r = 0; r < strips(rows) * kStrip; ++r) {
@@ -201,10 +200,10 @@ struct Matrix {
     }
 
     // Scores of the rows that the unit was not given.
-    static void mend(const Tile& tile, int64_t n, const Lines& lines, const View& view, int64_t head, T* out) {
+    static void mend(const Tile& tile, int64_t n, const Lines& lines, const View& view, T* out) {
         for (int64_t r : lines.odd) {
             if (r / kStrip < n || r / kStrip > n + 1) continue;
-            const S* from = view.of<const S>(tile.block.item, head) + tile.start * view.row;
+            const S* from = view.of<const S>(0, 0) + tile.start * view.row;
             const T* line = lines.numbers.at + r * lines.width;
             for (int64_t c = tile.begin[r / kStrip]; c < tile.end[r / kStrip]; ++c) {
                 T total = 0;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "dot_call.hpp"
+#include "dot_directions.hpp"
 #include "dot_pack.hpp"
 #include "dot_vectors.hpp"
 
@@ -119,13 +120,15 @@ class Statistics {
           keys(call.keys, call.dim),
           values(call.context ? call.keys : 0, call.value_dim),
           query(rows, call.dim, false),
+          directions(call.query_directions, rows, call.dim),
           weights((rows + kPanel<T>) * stride),
           context((rows + kPanel<T>) * width),
           received(packed),
           inverse(rows) {}
 
-    void begin(int64_t item, int64_t key_head) {
-        keys.write(call.key, item, key_head, call.length(item));
+    void begin(const View& key, int64_t item, int64_t key_head) {
+        own_key = key;
+        keys.write(key, 0, 0, call.length(item));
         if (call.context) values.write(call.value, item, key_head, call.length(item));
     }
 
@@ -143,17 +146,19 @@ class Statistics {
     typename P::Turned keys;
     typename P::Straight values;
     typename P::Lines query;
+    Directions<S, T> directions;
+    View own_key{};
     Buffer<T> weights, context, received, inverse;
     typename P::Room room;
 
     void tell(const Block& block, T* all_received) {
         int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;
         int64_t start = block.begin / kPanel<T> * kPanel<T>;
-        query.write(call.query, block.item, block.head, block.first, block.rows, factor);
+        query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
         typename P::Tile tile(call, block, start, packed);
         for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
             P::product(tile, n, query, keys, weights.at, Idle());
-            P::mend(tile, n, query, call.key, block.head / call.group(), weights.at);
+            P::mend(tile, n, query, own_key, weights.at);
         }
         for (int64_t r = 0; r < block.rows; ++r) {
             int64_t low = tile.first_vector(r / P::kStrip), high = tile.last_vector(r / P::kStrip);
@@ -197,15 +202,17 @@ void statistics(const Call& call, double scale) {
         typename P::Unit unit(call.unit);
         std::optional<Statistics<S, T, P>> fast;
         std::optional<Statistics<S, T, Plain>> plain;
+        Directions<S, T> directions(call.key_directions, call.keys, call.dim);
         for (int64_t at = from; at < to;) {
             const int64_t item = at / call.heads, key_head = at % call.heads / call.group(), size = call.length(item);
             const int64_t stop = std::min(to, item * call.heads + (key_head + 1) * call.group());
+            const View own_key = directions.of(call.key, item, key_head, 0, size);
             auto go_through = [&](auto& way) {
                 if (!way) way.emplace(call, scale, rows);
-                way->begin(item, key_head);
+                way->begin(own_key, item, key_head);
                 for (; at < stop; ++at) way->go_through(item, at % call.heads);
             };
-            if (unit.held && Reach<T>::template of<S>(call.key, item, key_head, size, call.dim, 1).fits &&
+            if (unit.held && Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1).fits &&
                 (!call.context || Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1).fits))
                 go_through(fast);
             else

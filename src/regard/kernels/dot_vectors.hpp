@@ -31,9 +31,8 @@ struct Vectors {
         Buffer<T> numbers;
 
         Lines(int64_t rows, int64_t columns, bool) : columns(columns), width(whole<T>(columns)), numbers(rows * width) {}
-        void write(const View& view, int64_t item, int64_t head, int64_t first, int64_t rows, T factor) {
-            rows_of<S, T>(view.of<const S>(item, head) + first * view.row, view.row, view.column, rows, columns, factor,
-                          numbers.at, width);
+        void write(const View& view, int64_t rows, T factor) {  // the first of them
+            rows_of<S, T>(view.of<const S>(0, 0), view.row, view.column, rows, columns, factor, numbers.at, width);
         }
     };
     // Keys or values of one head, to be multiplied by rows number by number …
@@ -83,7 +82,7 @@ struct Vectors {
                 }
     }
 
-    static void mend(const Tile&, int64_t, const Lines&, const View&, int64_t, T*) {}  // nothing is amiss
+    static void mend(const Tile&, int64_t, const Lines&, const View&, T*) {}  // nothing is amiss
 
     static void lay(const Tile&, int64_t, int64_t, const T*, Room&) {}  // weights are read as they are
 
