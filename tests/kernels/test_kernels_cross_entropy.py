@@ -273,3 +273,32 @@ def test_targets_of_a_vocabulary_are_checked():
     targets[7] = 211
     with pytest.raises(IndexError, match="a target is 211"):
         vocabulary_objective(*given, targets)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("size", [96, 101])
+def test_a_loss_keeps_its_digits_beside_large_logits(size, smoothing):
+    """A constant added to all logits changes nothing: the logarithm of the sum is not added to it."""
+    logits = torch.randn(61, size, generator=torch.Generator().manual_seed(0)) + 2.0**20
+    targets = torch.arange(61)
+    exact = F.cross_entropy(logits.double(), targets, reduction="sum", label_smoothing=smoothing)
+    assert_close(objective(logits, targets, smoothing).total.double(), exact, rtol=1e-6, atol=0)
+
+
+def test_what_fits_no_vocabulary_is_left_to_torch_that_refuses_it():
+    """The loop would read a bias beyond its end."""
+    (features, weight, bias), targets = layer(67, 5, 211)
+    assert cross_entropy.serves_vocabulary(features, weight, bias, targets)
+    for choices in (1, 210, 212):
+        assert not cross_entropy.serves_vocabulary(features, weight, torch.zeros(choices), targets)
+    assert not cross_entropy.serves_vocabulary(features[:, 1:], weight, bias, targets)
+
+
+def test_autocast_around_the_way_back_narrows_no_gradient_of_a_vocabulary():
+    given, targets = layer(67, 5, 211)
+    total, _ = cross_entropy.of_vocabulary(*given, targets, 0.1, -100)
+    plain = torch.autograd.grad(total, given, retain_graph=True)
+    with torch.autocast("cpu"):
+        within = torch.autograd.grad(total, given)
+    for one, other in zip(within, plain, strict=True):
+        assert torch.equal(one, other)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from regard.kernels.blocked import blocked
 from regard.kernels.once import none_of, once
@@ -109,3 +110,13 @@ def test_what_needs_no_gradient_has_none():
     with pytest.raises(RuntimeError, match="second derivatives"):
         torch.autograd.grad(found.sum(), x)
     assert not torch.autograd.grad(product(x, w).sum(), x)[0].requires_grad
+
+
+def test_saved_tensors_are_unpacked_once():
+    """A checkpoint makes them again for one question alone."""
+    x, w = leaves((3, 5), (3, 5))
+    made = checkpoint(product, x, w, use_reentrant=False)
+    to_x, to_w = torch.autograd.grad(made.sum(), (x, w), create_graph=True)
+    assert torch.equal(to_x, w) and torch.equal(to_w, x)
+    with pytest.raises(RuntimeError, match="this product has no second derivatives; another has them"):
+        to_x.sum().backward()

@@ -49,25 +49,24 @@ float one_row(const Sizes& sizes, float* row, int64_t target, const float* bias,
         for (int64_t i = 0; i < size; ++i) row[i] += bias[i];
     V most = all<float>(-std::numeric_limits<float>::infinity()), added = {}, sums = {};
     double of_last = 0;
-    through(size, row, [&](V x, int64_t i, int count) {
-        most = larger<float>(most, x);
-        if (count == L)
-            added += x;
-        else
-            for (int n = 0; n < count; ++n) of_last += row[i + n];
-    });
-    const float top = largest<float>(most), chosen = row[target];
+    through(size, row, [&](V x, int64_t, int) { most = larger<float>(most, x); });
+    // All is told from the largest on: beside a large number a logarithm would lose its digits.
+    const float top = largest<float>(most), chosen = row[target] - top;
     right = first_of_all(row, target, top);
     through(size, row, [&](V x, int64_t i, int count) {
-        V power = exponential<float>(x - top);
+        V below = x - top, power = exponential<float>(below);
         sums += power;
+        if (count == L)
+            added += below;
+        else
+            for (int n = 0; n < count; ++n) of_last += below[n];
         if (!gradient) return;
         if (count == L)
             store<float>(gradient + i, power);
         else
             for (int n = 0; n < count; ++n) gradient[i + n] = power[n];
     });
-    const float total = sum<float>(sums), normalizer = top + std::log(total);
+    const float total = sum<float>(sums), normalizer = std::log(total);
     right = right && total == total;
     if (gradient) {
         float scale = 1 / total, share = smoothing / size;

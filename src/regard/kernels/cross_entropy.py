@@ -33,6 +33,8 @@ def serves_vocabulary(features: Tensor, weight: Tensor, bias: Tensor, targets: T
         return False
     if not _is_plain_matrix(features) or not _is_plain_matrix(weight) or not _is_plain_matrix(bias[None]):
         return False
+    if bias.shape != weight.shape[:1] or features.shape[1] != weight.shape[1]:  # torch's own layer refuses in words
+        return False
     return compiler.library(_NAME) is not None
 
 
@@ -168,8 +170,9 @@ class _OfVocabulary(torch.autograd.Function):
     @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradient, to_bias, features, weight, _ = ctx.saved_tensors
-        to_features = gradient.mm(weight) if ctx.needs_input_grad[1] else None
-        to_weight = gradient.t().mm(features) if ctx.needs_input_grad[2] else None
+        with torch.autocast("cpu", enabled=False):  # around a backward pass it would narrow the products
+            to_features = gradient.mm(weight) if ctx.needs_input_grad[1] else None
+            to_weight = gradient.t().mm(features) if ctx.needs_input_grad[2] else None
         return (
             None,
             *(None if one is None else _scaled(one, upstream) for one in (to_features, to_weight, to_bias)),

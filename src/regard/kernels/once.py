@@ -27,13 +27,14 @@ def once(what: str) -> Callable[[Backward], Backward]:
     def decorate(backward: Backward) -> Backward:
         @functools.wraps(backward)
         def wrapped(ctx: Any, *upstream: Tensor | None) -> Any:
-            with torch.no_grad():
-                gradients = backward(ctx, *upstream)
             if not torch.is_grad_enabled():
-                return gradients
+                return backward(ctx, *upstream)
+            unpacked = _Unpacked(ctx)
+            with torch.no_grad():
+                gradients = backward(unpacked, *upstream)
             each = gradients if isinstance(gradients, tuple) else (gradients,)
             made = [one for one in each if one is not None]
-            known = iter(_Refusing.apply(what, len(made), *made, *upstream, *ctx.saved_tensors) if made else ())
+            known = iter(_Refusing.apply(what, len(made), *made, *upstream, *unpacked.saved_tensors) if made else ())
             return tuple(None if one is None else next(known) for one in each)
 
         return wrapped
@@ -44,6 +45,16 @@ def once(what: str) -> Callable[[Backward], Backward]:
 def none_of(*given: Float[Tensor, "_ *_"]) -> Float[Tensor, " 0"]:
     """Not one of their numbers: it holds no memory, and still depends on them. Made before the function is applied."""
     return torch.cat([one[:0].flatten() for one in given])
+
+
+class _Unpacked:
+    """A context whose saved tensors are asked for once: a checkpoint makes them for one question alone."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx, self.saved_tensors = ctx, ctx.saved_tensors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
 
 
 class _Refusing(torch.autograd.Function):
