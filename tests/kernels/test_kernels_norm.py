@@ -120,6 +120,15 @@ def test_gradients_have_gradients_and_come_in_batches():
             assert_close(one, torch.stack(others), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_weights_that_lie_elsewhere_or_are_too_few_are_torchs_to_refuse(name):
+    """A loop would read what is at such addresses."""
+    for wrong in (torch.ones(17, device="meta"), torch.ones(1), torch.ones(3, 17)):
+        made, x = layer(17), torch.randn(5, 17, requires_grad=True)
+        setattr(made, name, nn.Parameter(wrong))
+        assert not norm._serves(made, x, None)
+
+
 def test_other_calls_are_torchs(monkeypatch):
     """Of another type, of a module that somebody listens to, mapped, without gradients, without a compiler."""
     x = torch.randn(3, 17, requires_grad=True)

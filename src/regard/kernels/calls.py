@@ -26,6 +26,19 @@ def is_readable(tensor: Tensor) -> bool:
     return not traced and not tensor.is_meta and is_real(tensor)
 
 
+def are_numbers(*tensors: Tensor | None) -> bool:
+    """Whether what comes back to a function may be read where it lies, in the order of its steps.
+
+    Gradients may come many at once, or as others' classes, where the call itself was a plain one.
+    """
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return all(
+        one is None or (is_real(one) and not one.is_neg() and not torch._C._functorch.is_legacy_batchedtensor(one))
+        for one in tensors
+    )
+
+
 def is_plain(inputs: Tensor) -> bool:
     """Whether a call is neither traced, nor mapped, nor narrowed by autocast, nor differentiated in forward mode.
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.kernels import compiler
 from regard.kernels.again import apart
-from regard.kernels.calls import is_plain, is_real
+from regard.kernels.calls import are_numbers, is_plain, is_real
 from regard.kernels.hooked import is_hooked
 
 _NAME = "norm"
@@ -52,10 +52,10 @@ def _serves(norm: nn.Module, x: Tensor, more: Tensor | None) -> bool:
     weight = norm.weight
     if x.numel() < _LEAST or weight is None or weight.ndim != 1 or x.shape[-1:] != weight.shape:
         return False
-    if more is not None and more.shape != x.shape:
+    if (more is not None and more.shape != x.shape) or (norm.bias is not None and norm.bias.shape != weight.shape):
         return False
     given = [one for one in (x, more, weight, norm.bias) if one is not None]
-    if any(one.dtype is not torch.float32 or one.is_neg() or not is_real(one) for one in given):
+    if any(one.dtype is not torch.float32 or not one.is_cpu or one.is_neg() or not is_real(one) for one in given):
         return False
     return any(one.requires_grad for one in given) and not is_hooked(norm) and _loops() is not None
 
@@ -121,16 +121,6 @@ class _Norm(torch.autograd.Function):
         assert loops is not None
         loops[1](numbers.buffer_info()[0])
         return to_s, None if given[1] is None else to_s, to_weight, to_bias, None
-
-
-def are_numbers(*tensors: Tensor | None) -> bool:
-    """Whether these may be read where they lie, in the order of their steps."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    return all(
-        one is None or (is_real(one) and not one.is_neg() and not torch._C._functorch.is_legacy_batchedtensor(one))
-        for one in tensors
-    )
 
 
 def _by_formula(

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import compiler
-from regard.kernels.calls import is_plain
-from regard.kernels.norm import are_numbers
+from regard.kernels.calls import are_numbers, is_plain
 
 _NAME = "self_attention"
 _LEAST = 2**15  # pairs of all heads from which on it is faster
