@@ -52,13 +52,7 @@ void panels_of(const S* from, int64_t row, int64_t column, int64_t rows, int64_t
     }
 }
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define DOT_SHUFFLES
-#endif
-#endif
-
-#ifdef DOT_SHUFFLES
+#ifdef REGARD_SHUFFLES
 template <int kHalf, bool kUpper, typename T, int... I>
 inline Vec<T> exchanged(Vec<T> one, Vec<T> other, std::integer_sequence<int, I...>) {
     constexpr int L = kLanes<T>;
@@ -90,7 +84,7 @@ void turned_panels_of(const S* from, int64_t row, int64_t column, int64_t rows, 
     constexpr int64_t P = kPanel<T>;
     for (int64_t r = 0; r < rows; r += P, from += P * row, to += columns * P) {
         int64_t size = std::min(P, rows - r), c = 0;
-#ifdef DOT_SHUFFLES
+#ifdef REGARD_SHUFFLES
         constexpr int64_t L = kLanes<T>;
         if (column == 1 && size == P)
             for (; c + L <= columns; c += L)

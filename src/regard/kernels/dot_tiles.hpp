@@ -13,7 +13,7 @@
 #include "dot_call.hpp"
 #include "dot_pack.hpp"
 
-#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__linux__) && defined(DOT_SHUFFLES)
+#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__linux__) && defined(REGARD_SHUFFLES)
 
 #define DOT_MATRIX_UNIT
 

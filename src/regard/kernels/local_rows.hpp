@@ -10,17 +10,6 @@ using namespace loops;
 
 constexpr int kSome = 4;  // rows at a time
 
-// The sum of a vector's numbers, one half added to the other: few steps that wait for each other.
-template <typename T>
-T halved(Vec<T> numbers) {
-    constexpr int L = kLanes<T>;
-    T parts[L];
-    store(parts, numbers);
-    for (int half = L / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
-    return parts[0];
-}
-
 // out[w] = one · row w
 template <typename T>
 void dots(const T* one, const T* row, int64_t step, int64_t count, int64_t width, T* out) {

@@ -103,6 +103,17 @@ inline T sum(Vec<T> numbers) {
     for (int i = 0; i < kLanes<T>; ++i) total += numbers[i];
     return total;
 }
+// The same, one half added to the other: few steps that wait for each other.
+template <typename T>
+inline T halved(Vec<T> numbers) {
+#ifdef __AVX512F__
+    if constexpr (std::is_same_v<T, float>) return _mm512_reduce_add_ps((__m512)numbers);
+    if constexpr (std::is_same_v<T, double>) return _mm512_reduce_add_pd((__m512d)numbers);
+#endif
+    for (int half = kLanes<T> / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) numbers[i] += numbers[i + half];
+    return numbers[0];
+}
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define REGARD_SHUFFLES

@@ -12,13 +12,6 @@ using V = Vec<float>;
 
 constexpr int64_t kRows = 64;  // whose gradients of weights are added up first: the order is the same for any threads
 
-inline float added(V numbers) {
-#ifdef __AVX512F__
-    return _mm512_reduce_add_ps((__m512)numbers);
-#endif
-    return sum<float>(numbers);
-}
-
 // A row in whole vectors: the numbers of the last one beyond the row's end are 0, and are not written.
 template <bool kWhole>
 struct Row {
@@ -70,13 +63,13 @@ void forward(const Forward& call, double epsilon) {
             } else {
                 for (int64_t i = 0; i < size; i += L) total += line.read(row, i);
             }
-            const float mean = added(total) / size;
+            const float mean = halved<float>(total) / size;
             V squares = {};
             for (int64_t i = 0; i < size; i += L) {
                 V apart = line.inside(line.read(row, i) - mean, i);
                 squares += apart * apart;
             }
-            const float scale = float(1 / std::sqrt(double(added(squares)) / size + epsilon));
+            const float scale = float(1 / std::sqrt(double(halved<float>(squares)) / size + epsilon));
             float* y = call.y + r * size;
             for (int64_t i = 0; i < size; i += L) {
                 V found = (line.read(row, i) - mean) * scale * line.read(call.weight, i);
@@ -115,7 +108,7 @@ void backward(const Backward& call) {
                 line.write(of_weight, i, line.read(of_weight, i) + one * apart);
                 if (call.to_bias) line.write(of_bias, i, line.read(of_bias, i) + one);
             }
-            const float level = added(of_mean) / size, tilt = added(of_scale) / size;
+            const float level = halved<float>(of_mean) / size, tilt = halved<float>(of_scale) / size;
             for (int64_t i = 0; i < size; i += L) {
                 V apart = (line.read(row, i) - mean) * scale;
                 V found = scale * (line.read(above, i) * line.read(call.weight, i) - level - apart * tilt);

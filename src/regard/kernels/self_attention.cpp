@@ -39,13 +39,6 @@ inline void rows(const float* from, int64_t step, int64_t count, int64_t width, 
         for (int64_t c = 0; c < width; c += L) store<float>(to + r * to_step + c, load(from + r * step + c));
 }
 
-inline float added(V numbers) {
-#ifdef __AVX512F__
-    return _mm512_reduce_add_ps((__m512)numbers);
-#endif
-    return sum<float>(numbers);
-}
-
 // Keys or values of one head in panels, turned over, times a factor.
 void turned(const Call& call, const float* from, float factor, float* to) {
     dot::turned_panels_of<float, float>(from, call.line(), 1, call.size, call.width, to);
@@ -96,7 +89,7 @@ void forward_head(const Call& call, int64_t item, int64_t head, const float* key
                 store<float>(row + c, weight);
                 total += weight;
             }
-            const float sum = added(total);
+            const float sum = halved<float>(total);
             tops[first + r] = safe;
             inverses[first + r] = sum == 0 ? 0 : 1 / sum;
         }
@@ -174,7 +167,7 @@ void backward_head(const Call& call, float scale, int64_t item, int64_t head, Wo
                 const float *read = call.context + place + row * call.across(), *above = work.above.at + (strip + r) * width;
                 V total = {};
                 for (int64_t c = 0; c < width; c += L) total += load(read + c) * load(above + c);
-                weigh(scale, call.seen(row), end, tops[row], inverses[row], added(total), weights + r * stride,
+                weigh(scale, call.seen(row), end, tops[row], inverses[row], halved<float>(total), weights + r * stride,
                       slopes + r * stride);
             }
             multiply<float, false>(here, width, seen, slopes, stride, 1, work.keys.at, width,
