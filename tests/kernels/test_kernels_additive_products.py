@@ -130,3 +130,36 @@ def test_any_layout_of_memory(how):
     given = torch.randn(2, 5, 3, dtype=torch.float64).mT
     for ours, theirs in zip(found(query, key, vector, given), expected(query, key, vector, given), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", (2.0**-100, 1e-18, 1e-12, 1e20, 1e35))
+@pytest.mark.parametrize("reach", (0.5, 8.0))
+def test_gradients_of_any_size_keep_their_digits(size, reach):
+    """Divided by the square of e^32 small ones would be no numbers any more, and times it large ones would be inf."""
+    query, key, vector = sides(3, queries=17, keys=19, hidden=5, dtype=torch.float32)
+    query, key = query.sign() * reach, key.sign() * reach
+    given = torch.randn(3, 17, 19) * size
+    _, *slopes = expected(query, key, vector, given)
+    for ours, theirs in zip(additive_products.gradients(query, key, vector, given), slopes, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=float(theirs.abs().max()) * 1e-6)
+
+
+def test_no_vector_is_served_whose_powers_are_no_numbers():
+    query, key, vector = sides(2, queries=127, keys=131, hidden=7, dtype=torch.float32)
+    query, key = query.sign() * 10, key.sign() * 10
+    for size in (1e-23, 1e-26, 0.0):
+        small = vector / vector.abs().max() * size
+        assert additive_products.serves(query, key, small, backward=False) is (size == 1e-23)
+    exact = tanh_scores(query.double(), key.double(), vector.double() * 1e-23)
+    ours = additive_products.scores(query, key, vector * 1e-23).double()
+    assert (ours - exact).abs().max() <= 1e-6 * 1e-23 * vector.abs().sum()
+
+
+def test_a_default_device_is_not_where_numbers_are_made():
+    query, key, vector = sides(2, queries=17, keys=19, hidden=7, dtype=torch.float32)
+    given = torch.randn(2, 17, 19) * 1e-20
+    plain = found(query, key, vector, given)
+    with torch.device("meta"):
+        elsewhere = found(query, key, vector, given)
+    for one, other in zip(elsewhere, plain, strict=True):
+        assert torch.equal(one, other)

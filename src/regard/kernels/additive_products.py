@@ -34,9 +34,12 @@ _FORWARD = ((1, 1, 1), (1, 1, -1), (1, -1, 1), (1, -1, -1), (-1, 1, 1), (-1, 1, 
 _BACKWARD = ((0, 0), (2, 0), (-2, 0), (0, 2), (0, -2), (2, 2), (2, -2), (-2, 2), (-2, -2))
 _SINGLE = 5
 
-# How far |a| + |b| may reach, added up over a group's units: e^60 times the vector's numbers overflows nowhere, and the
-# inverse of e^(2 · 32), times a small gradient, is still a normal number.
-_REACH, _REACH_BACK, _VECTOR = 60.0, 32.0, 2.0**20
+# How far |a| + |b| may reach, added up over a group's units: e^60 times the vector's largest number overflows nowhere,
+# and e^−30 times it is a normal number, as is the inverse of e^(2 · 32) times a gradient near 1.
+_REACH, _REACH_BACK, _VECTOR = 60.0, 32.0, (2.0**-80, 2.0**20)
+
+_FAR = 24
+"""Gradients whose largest number is further than so many powers of two from 1 are made as if they were near it."""
 
 
 def has_many(items: int, queries: int, keys: int) -> bool:
@@ -47,7 +50,7 @@ def has_many(items: int, queries: int, keys: int) -> bool:
 def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, int]:
     """Of the matrix products, forwards and backwards, a multiply-add counted as 2."""
     pairs, positions = items * queries * keys, items * (queries + keys)
-    sides = [torch.empty(items, length, hidden, device="meta") for length in (queries, keys)]
+    query, key = (torch.empty(items, length, hidden, device="meta") for length in (queries, keys))
     there, back = len(_FORWARD), len(_BACKWARD)
     found = []
     # Of a group of units: sums of products for each pair, there and back; what is made of positions; the vector's part.
@@ -56,7 +59,7 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
         (back, 2, 2 * back + _SINGLE, 2 * _SINGLE - 1, 0, back),
     ):
         count = 0
-        for some in _Sides(*sides, powers, units).chunks():
+        for some in _Sides(query, key, powers, units).chunks():
             width = some.stop - some.start
             groups = -(-width // units)
             count += 2 * groups * (of_pair * pairs + of_position * width * positions + of_group + of_unit * width)
@@ -76,7 +79,8 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
     if not has_many(query.shape[:-2].numel(), query.shape[-2], key.shape[-2]):
         return False
     reach = _REACH_BACK / 2 if backward else _REACH / 3
-    return _largest(vector) <= _VECTOR and _largest(query) + _largest(key) <= reach
+    least, most = _VECTOR
+    return least <= _largest(vector) <= most and _largest(query) + _largest(key) <= reach
 
 
 def _largest(side: Tensor) -> float:
@@ -133,6 +137,11 @@ def gradients(
         vector: v.
         given: gradients of the scores.
     """
+    far = math.frexp(_largest(given))[1]  # 0 of what is not finite
+    if abs(far) > _FAR:
+        here, there = (torch.tensor(power, device="cpu") for power in (-far, far))
+        a, b, v = gradients(query, key, vector, torch.ldexp(given, here))
+        return torch.ldexp(a, there), torch.ldexp(b, there), torch.ldexp(v, there)
     sides, exponents = _Sides(query, key, len(_BACKWARD), 2), query.new_tensor(_BACKWARD)
     items, queries, keys = sides.sizes
     given = given.reshape(sides.sizes)
@@ -215,7 +224,7 @@ class _Sides:
 
     def spread(self, of_group: Tensor) -> Tensor:
         """A table `(powers, units)` for each group on its own: `(powers, groups, units of all groups)`, 0 elsewhere."""
-        apart = torch.eye(self.several, dtype=of_group.dtype).unsqueeze(-1)
+        apart = torch.eye(self.several, dtype=of_group.dtype, device=of_group.device).unsqueeze(-1)
         return (of_group[:, None, None, :] * apart).flatten(2)
 
     def cut(self, table: Tensor, units: slice) -> Tensor:
