@@ -97,6 +97,23 @@ def test_a_bias_of_any_shape_has_its_gradient(axes, dtype):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("visible", VISIBLE)
+def test_the_gradient_of_a_bias_as_large_as_the_scores_is_written_everywhere(visible):
+    """What is hidden has 0, whatever memory held before: here it holds NaN."""
+    sizes = (2, 4, 2, 109, 401, 5, 3)
+    torch.manual_seed(0)
+    seen = VISIBLE[visible](2, 109, 401)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert_formula(inputs(*sizes), 2e-6, seen, torch.randn(2, 4, 109, 401).requires_grad_())
+        one_key = inputs(2, 4, 2, 109, 1, 5, 3)
+        bias = torch.zeros(2, 4, 109, 1).requires_grad_()
+        (found,) = torch.autograd.grad(called(*one_key, ALL._replace(lengths=[1, 0]), bias).sum(), bias)
+        assert found.shape == bias.shape and not found.any()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_bias_that_is_turned_and_a_wider_one():
     given = inputs(2, 3, 3, 5, 7, 3, 2)
     assert_formula(given, 2e-6, ALL, torch.randn(7, 5).mT.requires_grad_())

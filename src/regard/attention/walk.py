@@ -234,7 +234,9 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         left, right, factor = call.score.dot_form(call.query, _ready(call))
         directions = dot.NO_DIRECTIONS
     temperature = float(call.normalizer.temperature)
-    scale, bias = factor / temperature, None if call.bias is None else wide(call.bias) / temperature
+    scale, bias = factor / temperature, None if call.bias is None else wide(call.bias)
+    if bias is not None and temperature != 1.0:  # it may be as large as the scores
+        bias = bias / temperature
     sides = _of_one_kind(left, right, call.value)
     known = call.seen
     loop = observed = made = None

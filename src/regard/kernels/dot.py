@@ -60,10 +60,9 @@ def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
     return is_plain(query) and _loop("forward", kind) is not None
 
 
-_SIDE, _PAIRS = 48, 2**15
-_SIDE_DROPPED = 16
-"""Queries and keys, and pairs of all heads, from which the loop is faster than torch's kernel, both ways; and queries
-and keys where torch has no kernel, with dropout."""
+_SIDE, _SIDE_DROPPED, _PAIRS = 48, 16, 2**15
+"""Queries and keys from which the loop is faster than torch's kernel, both ways; the same where torch has no kernel,
+with dropout; and pairs of all heads."""
 
 
 def worth(sizes: tuple[int, int, int, int], dropout: float) -> bool:
@@ -272,7 +271,8 @@ def _slopes(
     three = [
         one.new_empty(one.shape) if asked else None for one, asked in zip((query, key, value), wanted, strict=False)
     ]
-    to_bias = bias.new_zeros(bias.shape) if bias is not None and wanted[3] else None
+    whole = bias is not None and bias.numel() == query.shape[:-1].numel() * key.shape[-2]  # it's not added to
+    to_bias = (bias.new_empty if whole else bias.new_zeros)(bias.shape) if bias is not None and wanted[3] else None
     numbers, held = _numbers(query, key, value, bias, keep, call)
     numbers += [context.data_ptr(), normalizer.data_ptr(), *above]
     numbers += [0 if one is None else one.data_ptr() for one in three]

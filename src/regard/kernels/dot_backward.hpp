@@ -32,6 +32,14 @@ void into_bias(const View& bias, T* line, const T* slopes, int64_t low, int64_t 
     }
 }
 
+// The same where this is all that the row's gradient is, `size` numbers of it: 0 beyond low … high.
+template <typename T>
+void write_bias(T* line, const T* slopes, int64_t low, int64_t high, int64_t size) {
+    std::memset(line, 0, low * sizeof(T));
+    std::memcpy(line + low, slopes + low, (high - low) * sizeof(T));
+    std::memset(line + high, 0, (size - high) * sizeof(T));
+}
+
 // A row's scores become weights, as values are read with them, and what comes from above the slopes of its scores.
 template <typename T>
 void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T through) {
@@ -139,14 +147,23 @@ class Backward {
                 through.at[r] = loops::sum<T>(total);
             }
             if (call.to_query) std::memset(to_query.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
-            for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>)
+            int64_t start = block.begin / kPanel<T> * kPanel<T>;
+            if (call.bias_apart()) clear_bias(block, to_bias, 0, block.begin < block.end ? start : call.keys);
+            for (; start < block.end; start += kTile<T>)
                 go_through_tile(typename P::Tile(call, block, start, most), line, to_bias);
+            if (call.bias_apart()) clear_bias(block, to_bias, std::min(start, call.keys), call.keys);
             if (call.to_query) {
                 S* out = reinterpret_cast<S*>(call.to_query) + line * call.dim;
                 write_rows<S, T>(to_query.at, width, block.rows, call.dim, T(scale), out);
                 query_directions.back(from, block.rows, out);
             }
         }
+    }
+
+    // What no row of a block sees, of keys from … to.
+    void clear_bias(const Block& block, T* to_bias, int64_t from, int64_t to) const {
+        for (int64_t r = block.first; r < block.first + block.rows && from < to; ++r)
+            std::memset(to_bias + r * call.keys + from, 0, (to - from) * sizeof(T));
     }
 
     void go_through_tile(const typename P::Tile& tile, int64_t line, T* to_bias) {
@@ -159,6 +176,9 @@ class Backward {
             int64_t strip = r / P::kStrip, first = tile.first_panel(strip), last = tile.last_panel(strip);
             T *weight = weights.at + r * stride, *slope = slopes.at + r * stride;
             if (first == last) {  // the products over rows must find nothing there
+                if (call.bias_apart())
+                    write_bias(to_bias + (tile.block.first + r) * call.keys + tile.start, slope, 0, 0,
+                               std::min(kTile<T>, call.keys - tile.start));
                 if (call.keep.at) {
                     std::memset(weight, 0, tile.columns * sizeof(T));
                     std::memset(slope, 0, tile.columns * sizeof(T));
@@ -169,7 +189,10 @@ class Backward {
             if (call.dropped) Draws<T>(call, line + r).write(tile.start + first, last - first, draws.at);
             weigh(weight + first, sloping ? slope + first : nullptr, call.dropped ? draws.at : nullptr, last - first,
                   normalizer[r], through.at[r]);
-            if (to_bias)
+            if (call.bias_apart())
+                write_bias(to_bias + (tile.block.first + r) * call.keys + tile.start, slope, tile.begin[strip],
+                           tile.end[strip], std::min(kTile<T>, call.keys - tile.start));
+            else if (to_bias)
                 into_bias(call.to_bias,
                           to_bias + (tile.block.first + r) * call.to_bias.row + tile.start * call.to_bias.column, slope,
                           tile.begin[strip], tile.end[strip]);

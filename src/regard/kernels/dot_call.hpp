@@ -66,6 +66,8 @@ struct Call {
     int64_t top, entropy, maximum, received, top_weights, top_keys;
 
     int64_t group() const { return heads / key_heads; }
+    // Whether no two scores share a number of the bias: its gradient is contiguous, and written rather than added to.
+    bool bias_apart() const { return to_bias.at && bias_size == batch * heads * queries * keys; }
     int64_t length(int64_t item) const {
         return lengths ? std::min(keys, reinterpret_cast<const int64_t*>(lengths)[item]) : keys;
     }
