@@ -8,6 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 import regard
+from compiled import needs_compiler
 from regard import masks
 
 QUERIES = 301  # of a size that every path takes
@@ -157,6 +158,7 @@ def test_a_class_that_holds_its_numbers_elsewhere(which):
     torch.testing.assert_close(context.inner, expected(*inputs(), mask=masks.causal()), rtol=1e-5, atol=1e-5)
 
 
+@needs_compiler
 def test_a_second_derivative_is_refused_even_where_nothing_above_is_differentiated():
     """Else a penalty of gradients would have none, and nobody would know."""
     query, key, value = (one.requires_grad_() for one in inputs())
@@ -166,6 +168,7 @@ def test_a_second_derivative_is_refused_even_where_nothing_above_is_differentiat
         slope.square().sum().backward()
 
 
+@needs_compiler
 def test_batches_of_gradients_are_refused_in_words():
     query, key, value = inputs()
     context = regard.attend(query.requires_grad_(), key, value).context
