@@ -3,9 +3,9 @@
 // A tile product multiplies bfloat16 numbers and adds up in float32. A float16 number is the sum of two bfloat16 (its
 // 11 bits are 8 and 3), so that products of float16 are sums of products of parts, exact as well.
 //
-// Scores are made the wrong way round, keys by queries: a vector then holds one key's scores for 16 queries, and
-// maxima, sums and masks need nothing across a vector. The context is made as values' dims by queries and turned at the
-// end. Keys are gone through in blocks, with the running maximum and sum of Milakov & Gimelshein (2018).
+// A block of queries takes its scores of up to 512 keys, their maxima, the weights and the products with values one after
+// the other: the unit and the vectors gain next to nothing side by side. More keys come in blocks, with the running
+// maximum and sum of Milakov & Gimelshein (2018).
 
 #include "half_pack.hpp"
 
@@ -21,266 +21,223 @@ namespace {
 
 // --- a block of queries ---------------------------------------------------------------------------------------------
 
+#define REGARD_INLINE inline __attribute__((always_inline))
+#define REGARD_ALONE __attribute__((noinline))  // among others' its registers would not suffice
+
 // The keys that each of kQueries queries sees, from start to before stop.
 struct Seen {
-    alignas(64) int32_t start[kQueries], stop[kQueries];
-    int64_t first, last;        // what any of them sees
-    int64_t all_from, all_to;   // what all of them see
+    int64_t start[kQueries], stop[kQueries];
+    int64_t first, last;  // what any of them sees
 
-    Seen(const Call& call, int64_t query, int64_t keys) {
-        first = keys, last = 0, all_from = 0, all_to = keys;
-        for (int64_t lane = 0; lane < kQueries; ++lane) {
-            int64_t at = query + lane + call.offset, from = 0, to = keys;
-            if (query + lane < call.queries) {
-                if (call.causal) to = std::min(to, at + 1);
-                if (call.windowed) from = std::max(from, at - call.left), to = std::min(to, at + call.right + 1);
-                from = std::min(from, keys), to = std::max<int64_t>(to, 0);
-                if (from < to) first = std::min(first, from), last = std::max(last, to);
-                all_from = std::max(all_from, from), all_to = std::min(all_to, to);
-            }
-            start[lane] = int32_t(from), stop[lane] = int32_t(to);
+    Seen(const Call& call, int64_t query, int64_t count, int64_t keys) : first(keys), last(0) {
+        for (int64_t row = 0; row < count; ++row) {
+            const int64_t at = query + row + call.offset;
+            start[row] = std::min(std::max<int64_t>(at - call.before, 0), keys);
+            stop[row] = std::max(std::min(at + call.after + 1, keys), start[row]);
+            if (start[row] < stop[row]) first = std::min(first, start[row]), last = std::max(last, stop[row]);
         }
     }
 };
 
-inline __mmask16 seen_by(const Seen& seen, int64_t tile, int64_t key) {
-    const __m512i at = _mm512_set1_epi32(int32_t(key));
-    return _mm512_cmple_epi32_mask(_mm512_load_si512(seen.start + 16 * tile), at) &
-           _mm512_cmpgt_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile), at);
-}
+// What a query sees of some groups of keys: keys from low to before high, which are in groups from first to before last.
+struct Part {
+    int64_t low, high, first, last;
+
+    Part(const Seen& seen, int64_t row, int64_t begin, int64_t end) {
+        const int64_t size = (end - begin) * kKeys;
+        low = std::min(std::max<int64_t>(seen.start[row] - begin * kKeys, 0), size);
+        high = std::min(std::max(seen.stop[row] - begin * kKeys, low), size);
+        first = low / kKeys, last = low < high ? up(high, kKeys) : first;
+    }
+    uint32_t of(int64_t group) const {
+        const int64_t before = low - group * kKeys, after = (group + 1) * kKeys - high;
+        return (before > 0 ? ~0u << before : ~0u) & (after > 0 ? ~0u >> after : ~0u);
+    }
+};
 
 template <int kParts>
 struct Block {
     const Call& call;
     const Places<kParts>& places;
     const Seen& seen;
+    const int64_t count;  // of queries
     const char *keys, *values;
     char* own;
     float scale;  // to the scores' binary logarithms
-    __m512 maximum[2], sums[2];
+    alignas(64) float maximum[kQueries];
+    __m512 sums[kQueries];
 
-    // Scores of one group are left in tiles 0 … 3: keys' rows by queries' lanes.
-    void score(int64_t group) const {
-        const char* key = keys + group * places.key_bytes;
-        const char* query = own + places.queries_at;
-        const int64_t half = places.chunks * kParts * kTile;
-        zero();
-        for (int64_t chunk = 0; chunk < places.chunks; ++chunk) {
-            const char *a = key + chunk * kParts * kTile, *b = query + chunk * kParts * 2 * kTile;
-            add_products(a, a + half, b);
-            if (kParts == 2) {  // one side changes at a time
-                add_products<false, true>(a, a + half, b + 2 * kTile);
-                add_products<true, false>(a + kTile, a + kTile + half, b + 2 * kTile);
-                add_products<false, true>(a + kTile, a + kTile + half, b);
-            }
-        }
+    float* scores_of(int64_t row) const {
+        return reinterpret_cast<float*>(own + places.scores_at) + row * Places<kParts>::kScores;
     }
-
-    // Scores lie in a ring, one group longer than a block, as (queries' tile, key, query).
-    char* scores_of(int64_t group) const { return own + places.scores_at + group % (kGroups + 1) * 4 * kTile; }
-
-    void keep_scores(int64_t group) const {
-        char* to = scores_of(group);
-        _tile_stored(0, to, 64);
-        _tile_stored(1, to + 2 * kTile, 64);
-        _tile_stored(2, to + kTile, 64);
-        _tile_stored(3, to + 3 * kTile, 64);
+    float* context_of(int64_t row) const {
+        return reinterpret_cast<float*>(own + places.context_at) + row * places.context_stride;
     }
+    char* weights_of(int64_t group) const { return own + places.weights_at + group * kParts * 2 * kTile; }
 
-    bool is_whole(int64_t group) const { return seen.all_from <= group * kKeys && (group + 1) * kKeys <= seen.all_to; }
-
-    // The highest score of the block, for each query, beside what it was before.
-    void raise(int64_t begin, int64_t end, bool is_first) {
-        for (int tile = 0; tile < 2; ++tile) {
-            __m512 highest[4];
-            for (auto& one : highest) one = maximum[tile];
-            for (int64_t group = begin; group < end; ++group) {
-                const float* from = reinterpret_cast<const float*>(scores_of(group)) + tile * kKeys * kLanes;
-                if (is_whole(group)) {
-                    for (int row = 0; row < kKeys; row += 4)
-                        for (int i = 0; i < 4; ++i)
-                            highest[i] = _mm512_max_ps(_mm512_load_ps(from + (row + i) * kLanes), highest[i]);
-                } else {
-                    for (int row = 0; row < kKeys; ++row)
-                        highest[0] = _mm512_mask_max_ps(highest[0], seen_by(seen, tile, group * kKeys + row),
-                                                        _mm512_load_ps(from + row * kLanes), highest[0]);
-                }
-            }
-            __m512 found = _mm512_max_ps(_mm512_max_ps(highest[0], highest[1]), _mm512_max_ps(highest[2], highest[3]));
-            if (!is_first && _mm512_cmp_ps_mask(found, maximum[tile], _CMP_NEQ_OQ)) {
-                __m512 factor = two_to_the<true>((maximum[tile] - found) * scale, 0);
-                sums[tile] *= factor;
-                float* context = reinterpret_cast<float*>(own + places.context_at) + tile * 16 * kLanes;
-                for (int64_t slice = 0; slice < places.slices; ++slice)
-                    for (int row = 0; row < 16; ++row) {
-                        float* at = context + (slice * 2 * 16 + row) * kLanes;
-                        _mm512_store_ps(at, _mm512_load_ps(at) * factor);
-                    }
-            }
-            maximum[tile] = found;
-        }
-    }
-
-    char* weights_of(int64_t group) const { return own + places.weights_at + group % kWeights * 2 * kParts * kTile; }
-
-    void weigh(int64_t group, int tile) {
-        if (is_whole(group))
-            weigh<true>(group, tile);
-        else
-            weigh<false>(group, tile);
-    }
-
-    // Weights of one group for one tile of queries, as a tile of pairs of keys (16 pairs, 16 queries).
-    template <bool kWhole>
-    void weigh(int64_t group, int tile) {
-        const float* from = reinterpret_cast<const float*>(scores_of(group)) + tile * kKeys * kLanes;
-        char* to = weights_of(group) + tile * kTile;
-        const __m512 factor = _mm512_set1_ps(scale);
-        __m512 top = maximum[tile] * scale, total = sums[tile];
-        // Who saw nothing yet has no maximum, and no weights either.
-        top = _mm512_mask_mov_ps(top, _mm512_cmp_ps_mask(maximum[tile], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ),
-                                 _mm512_setzero_ps());
-        for (int pair = 0; pair < 16; ++pair, to += 64) {
-            __m512 weights[2];
-            for (int i = 0; i < 2; ++i) {
-                __m512 score = _mm512_load_ps(from + (2 * pair + i) * kLanes);
-                // bfloat16 is cut off, so half of its last place is added.
-                weights[i] = two_to_the<kParts == 2>(_mm512_fmsub_ps(score, factor, top), kParts == 2 ? 0 : 0x1p-8f);
-                if (!kWhole)
-                    weights[i] = _mm512_maskz_mov_ps(seen_by(seen, tile, group * kKeys + 2 * pair + i), weights[i]);
-            }
-            if (kParts == 1) {
-                __m512i packed = pairs(weights[0], weights[1]);
-                _mm512_store_si512(to, packed);
-                total = _mm512_dpbf16_ps(total, (__m512bh)packed, (__m512bh)_mm512_set1_epi16(0x3f80));
-            } else {
-                __m512 first[2];
-                for (int i = 0; i < 2; ++i) {
-                    total += weights[i];
-                    __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(weights[i]), _mm512_set1_epi32(0x8000));
-                    first[i] = _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000)));
-                }
-                _mm512_store_si512(to, pairs(first[0], first[1]));
-                _mm512_store_si512(to + 2 * kTile, pairs(weights[0] - first[0], weights[1] - first[1]));
-            }
-        }
-        sums[tile] = total;
-    }
-
-    static void zero() {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
-
-    // Adds the values of some groups, weighed, to some slices of the context; the last two slices are left in tiles.
-    void add(int64_t first, int64_t last, int64_t begin, int64_t end, bool is_first) const {
+    // Scores of some groups of keys.
+    REGARD_ALONE void score(int64_t begin, int64_t end) const {
+        const int64_t chunks = places.chunks;
+        const char* key = keys + begin * places.key_bytes;
+        float* to = scores_of(0);
         REGARD_WRITTEN();
-        for (int64_t slice = first; slice < last; slice += 2) {
-            if (slice > first) keep_context(slice);
-            const char* context = own + places.context_at + slice * 2 * kTile;
-            if (is_first) {
-                zero();
-            } else {
-                _tile_loadd(0, context, 64);
-                _tile_loadd(1, context + kTile, 64);
-                _tile_loadd(2, context + 2 * kTile, 64);
-                _tile_loadd(3, context + 3 * kTile, 64);
-            }
-            for (int64_t group = begin; group < end; ++group) {
-                const char* weights = weights_of(group);
-                const char* value = values + group * places.value_bytes + slice * kParts * kTile;
-                const char* next = value + kParts * kTile;
-                if (kParts == 2) {  // the product of both lower parts is below float32's precision
-                    add_products(value + kTile, next + kTile, weights);
-                    add_products<true, false>(value, next, weights);
-                    add_products<false, true>(value, next, weights + 2 * kTile);
-                } else {
-                    add_products(value, next, weights);
+        for (int64_t group = begin; group < end; ++group, to += kKeys) {
+            const char* query = own;
+            zero();
+            for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+                add_products(query, key);
+                if (kParts == 2) {  // one side changes at a time
+                    add_products<false, true>(query, key + 2 * kTile);
+                    add_products<true, false>(query + 2 * kTile, key + 2 * kTile);
+                    add_products<false, true>(query + 2 * kTile, key);
                 }
+                query += kParts * 2 * kTile, key += kParts * 2 * kTile;
             }
+            store(to, Places<kParts>::kScores);
         }
     }
 
-    void keep_context(int64_t last) const {
-        char* context = own + places.context_at + (last - 2) * 2 * kTile;
-        _tile_stored(0, context, 64);
-        _tile_stored(1, context + kTile, 64);
-        _tile_stored(2, context + 2 * kTile, 64);
-        _tile_stored(3, context + 3 * kTile, 64);
+    // A query's highest score so far; what was added up below another is brought down to it.
+    REGARD_ALONE void raise(int64_t row, const Part& part) {
+        const float* from = scores_of(row);
+        __m512 highest[4];
+        for (auto& one : highest) one = _mm512_set1_ps(maximum[row]);
+        int64_t group = part.first, last = part.last;
+        auto some = [&](int64_t group) {
+            const uint32_t seen = part.of(group);
+            for (int i = 0; i < 2; ++i)
+                highest[i] = _mm512_mask_max_ps(highest[i], __mmask16(seen >> 16 * i),
+                                                _mm512_load_ps(from + group * kKeys + i * kLanes), highest[i]);
+        };
+        if (group < last && part.of(group) != ~0u) some(group++);
+        if (group < last && part.of(last - 1) != ~0u) some(--last);
+        for (; group + 1 < last; group += 2)
+            for (int i = 0; i < 4; ++i)
+                highest[i] = _mm512_max_ps(_mm512_load_ps(from + group * kKeys + i * kLanes), highest[i]);
+        if (group < last) some(group);
+        const float found = _mm512_reduce_max_ps(
+            _mm512_max_ps(_mm512_max_ps(highest[0], highest[1]), _mm512_max_ps(highest[2], highest[3])));
+        if (found == maximum[row]) return;
+        if (maximum[row] != -INFINITY) {
+            const __m512 factor = two_to_the<true>(_mm512_set1_ps((maximum[row] - found) * scale));
+            sums[row] *= factor;
+            float* context = context_of(row);
+            for (int64_t c = 0; c < places.context_stride; c += kLanes)
+                _mm512_store_ps(context + c, _mm512_load_ps(context + c) * factor);
+        }
+        maximum[row] = found;
     }
 
-    // Divides by the sums and writes rows.
-    void finish(int64_t count, uint16_t* context, float* logsumexp) {
-        for (int tile = 0; tile < 2; ++tile) {
-            int64_t lanes = std::min<int64_t>(16, count - 16 * tile);
-            if (lanes <= 0) return;
-            // Who sees nothing reads 0, and so does one whose visible scores are all −inf.
-            const __mmask16 blind = _mm512_cmple_epi32_mask(_mm512_load_si512(seen.stop + 16 * tile),
-                                                            _mm512_load_si512(seen.start + 16 * tile));
-            const __mmask16 lost = _mm512_cmp_ps_mask(maximum[tile], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ) &
-                                   _mm512_cmp_ps_mask(sums[tile], sums[tile], _CMP_EQ_OQ);
-            const __mmask16 none = blind | lost;
-            const __m512 total = sums[tile];
-            __m512 logs = logarithm(total) + maximum[tile] * scale * kLogTwo;
-            logs = _mm512_mask_mov_ps(logs, none, _mm512_set1_ps(-INFINITY));
-            _mm512_mask_storeu_ps(logsumexp + 16 * tile, lanes == 16 ? 0xffff : (1 << lanes) - 1, logs);
-            const __m512 inverse = _mm512_maskz_div_ps(~none, _mm512_set1_ps(1), total);
-            for (int64_t slice = 0; slice * 16 < call.width; ++slice) {
-                const float* from = reinterpret_cast<const float*>(own + places.context_at) +
-                                    (slice * 2 + tile) * 16 * kLanes;
-                __m512i rows[16];
-                for (int row = 0; row < 16; ++row) {
-                    __m512 one = _mm512_maskz_mul_ps(~none, _mm512_load_ps(from + row * kLanes), inverse);
-                    rows[row] = _mm512_castps_si512(one);
-                }
-                transpose(rows);
-                int64_t left = call.width - slice * 16;
-                const __mmask16 mask = left >= 16 ? 0xffff : (1 << left) - 1;
-                for (int64_t row = 0; row < lanes; ++row) {
-                    __m512 one = _mm512_castsi512_ps(rows[row]);
-                    __m256i words = kParts == 2 ? _mm512_cvtps_ph(one, _MM_FROUND_TO_NEAREST_INT)
-                                                : (__m256i)_mm512_cvtneps_pbh(one);
-                    _mm256_mask_storeu_epi16(context + (16 * tile + row) * call.width + slice * 16, mask, words);
+    // A query's weights, one row of a tile for each group, 0 where it sees nothing.
+    REGARD_ALONE void weigh(int64_t row, const Part& part, int64_t groups) {
+        const float* from = scores_of(row);
+        char* to = weights_of(0) + row / 16 * kTile + row % 16 * 64;
+        // Who saw nothing yet has no maximum, and no weights either.
+        const __m512 factor = _mm512_set1_ps(scale);
+        const __m512 top = _mm512_set1_ps(maximum[row] == -INFINITY ? 0 : maximum[row] * scale);
+        __m512 total = sums[row];
+        for (int64_t group = 0; group < groups; ++group, from += kKeys, to += kParts * 2 * kTile) {
+            const uint32_t seen = part.first <= group && group < part.last ? part.of(group) : 0;
+            if (seen == ~0u)
+                weigh<true>(from, factor, top, seen, total, to);
+            else
+                weigh<false>(from, factor, top, seen, total, to);
+        }
+        sums[row] = total;
+    }
+    template <bool kWhole>
+    static REGARD_INLINE void weigh(const float* from, __m512 factor, __m512 top, uint32_t seen, __m512& total,
+                                    char* to) {
+        __m512 weights[2];
+        for (int i = 0; i < 2; ++i) {
+            weights[i] = two_to_the<kParts == 2>(_mm512_fmsub_ps(_mm512_load_ps(from + i * kLanes), factor, top));
+            if (!kWhole) weights[i] = _mm512_maskz_mov_ps(__mmask16(seen >> 16 * i), weights[i]);
+        }
+        if (kParts == 1) {
+            const __m512bh packed = _mm512_cvtne2ps_pbh(weights[1], weights[0]);
+            _mm512_store_si512(to, (__m512i)packed);
+            total = _mm512_dpbf16_ps(total, packed, (__m512bh)_mm512_set1_epi16(0x3f80));
+        } else {
+            __m512 first[2];
+            for (int i = 0; i < 2; ++i) {
+                total += weights[i];
+                __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(weights[i]), _mm512_set1_epi32(0x8000));
+                first[i] = _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000)));
+            }
+            _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(first[1], first[0]));
+            _mm512_store_si512(to + 2 * kTile, (__m512i)_mm512_cvtne2ps_pbh(weights[1] - first[1], weights[0] - first[0]));
+        }
+    }
+
+    // Adds the values of some groups, weighed, to the context.
+    REGARD_ALONE void read(int64_t begin, int64_t end, bool is_first) const {
+        REGARD_WRITTEN();
+        for (int64_t slice = 0; slice < places.slices; ++slice) {
+            float* context = context_of(0) + slice * 32;
+            if (is_first)
+                zero();
+            else
+                load(context, places.context_stride);
+            for (int64_t group = begin; group < end; ++group) {
+                const char* weights = weights_of(group - begin);
+                const char* value = values + group * places.value_bytes + slice * kParts * 2 * kTile;
+                if (kParts == 2) {  // the product of both lower parts is below float32's precision
+                    add_products(weights, value + 2 * kTile);
+                    add_products<false, true>(weights, value);
+                    add_products<true, false>(weights + 2 * kTile, value);
+                } else {
+                    add_products(weights, value);
                 }
             }
+            store(context, places.context_stride);
         }
     }
 
     void run() {
-        for (int tile = 0; tile < 2; ++tile)
-            maximum[tile] = _mm512_set1_ps(-INFINITY), sums[tile] = _mm512_setzero_ps();
+        for (int64_t row = 0; row < kQueries; ++row) maximum[row] = -INFINITY, sums[row] = _mm512_setzero_ps();
         const int64_t from = seen.first / kKeys, to = up(seen.last, kKeys);
-        REGARD_WRITTEN();
-        for (int64_t group = from; group < std::min(from + kGroups, to); ++group) score(group), keep_scores(group);
-        for (int64_t begin = from; begin < to; begin += kGroups)
-            go_through(begin, std::min(begin + kGroups, to), from, to);
+        for (int64_t begin = from; begin < to; begin += kGroups) {
+            const int64_t end = std::min(begin + kGroups, to);
+            score(begin, end);
+            // Rows of weights that no query has may hold anything: they give rows of the context that none has either.
+            for (int64_t row = 0; row < count; ++row) raise(row, Part(seen, row, begin, end));
+            for (int64_t row = 0; row < count; ++row) weigh(row, Part(seen, row, begin, end), end - begin);
+            read(begin, end, begin == from);
+        }
     }
 
-    // A block of keys. Tiles are multiplied while weights are made: their results are stored after half a group's
-    // weights, for a store that waits keeps later instructions from starting. In turns these are the next block's
-    // scores and half of the context's slices for the last two groups.
-    void go_through(int64_t begin, int64_t end, int64_t from, int64_t to) {
-        const int64_t all = places.slices, half = up(all / 2, 2) * 2;
-        raise(begin, end, begin == from);
-        for (int64_t group = begin; group < end; ++group) {
-            const bool more = group + kGroups < to;
-            if (more) score(group + kGroups);
-            weigh(group, 0);
-            if (more) keep_scores(group + kGroups);
-            const bool is_odd = (group - begin) % 2;
-            const int64_t two = group - 2 - is_odd, first = is_odd ? half : 0, last = is_odd ? all : half;
-            const bool is_added = two >= begin && first < last;
-            if (is_added) add(first, last, two, two + 2, two == from);
-            weigh(group, 1);
-            if (is_added) keep_context(last);
+    // Divides by the sums and writes rows.
+    void finish(uint16_t* context, float* logsumexp) {
+        alignas(64) float totals[kQueries];
+        __mmask32 none = 0;
+        for (int64_t row = 0; row < count; ++row, context += call.width) {
+            const float total = totals[row] = _mm512_reduce_add_ps(sums[row]);
+            // Who sees nothing reads 0, and so does one whose visible scores are all −inf.
+            const bool is_blind = seen.start[row] == seen.stop[row];
+            const bool reads = !is_blind && (maximum[row] != -INFINITY || std::isnan(total));
+            none |= __mmask32(!reads) << row;
+            const __m512 inverse = _mm512_set1_ps(1 / total);
+            const float* from = context_of(row);
+            const __mmask16 mask = reads ? 0xffff : 0;
+            for (int64_t c = 0; c < call.width; c += 32) {
+                const __m512 low = _mm512_maskz_mul_ps(mask, _mm512_load_ps(from + c), inverse);
+                const __m512 high = _mm512_maskz_mul_ps(mask, _mm512_load_ps(from + c + kLanes), inverse);
+                __m512i words;
+                if (kParts == 1)
+                    words = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+                else
+                    words = _mm512_inserti64x4(
+                        _mm512_castsi256_si512(_mm512_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT)),
+                        _mm512_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT), 1);
+                const int64_t left = call.width - c;
+                _mm512_mask_storeu_epi16(context + c, left >= 32 ? ~0u : (1u << left) - 1, words);
+            }
         }
-        const bool is_odd = (end - begin) % 2;
-        const int64_t rest = is_odd ? end - 1 : end - 2;
-        if (is_odd && rest > begin && half < all) add(half, all, rest - 2, rest, rest - 2 == from), keep_context(all);
-        add(0, all, rest, end, rest == from);
-        keep_context(all);
+        for (int64_t row = 0; row < count; row += kLanes) {
+            __m512 logs = logarithm(_mm512_load_ps(totals + row)) + _mm512_load_ps(maximum + row) * scale * kLogTwo;
+            logs = _mm512_mask_mov_ps(logs, __mmask16(none >> row), _mm512_set1_ps(-INFINITY));
+            _mm512_mask_storeu_ps(logsumexp + row, count - row >= 16 ? 0xffff : (1 << (count - row)) - 1, logs);
+        }
     }
 };
 
@@ -289,6 +246,8 @@ struct Block {
 template <int kParts>
 struct Run {
     const Call& call;
+    const double scale;
+    char* const room;  // for as many heads as there are threads, and what each thread has for itself
     const Places<kParts> places;
 
     int64_t length(int64_t item) const { return call.lengths ? call.lengths[item] : call.keys; }
@@ -312,26 +271,26 @@ struct Run {
         const int64_t count = std::min(kQueries, call.queries - query), row = head * call.queries + query;
         const int64_t* q = call.query_strides;
         pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
-                             own + places.queries_at);
-        const Seen seen(call, query, length(item));
-        Block<kParts> one{call, places, seen, packed, packed + places.groups * places.key_bytes, own,
-                          float(std::abs(call.scale) * 1.44269504088896340736), {}, {}};
+                             scale < 0, own);
+        const Seen seen(call, query, count, length(item));
+        Block<kParts> one{call, places, seen, count, packed, packed + places.groups * places.key_bytes, own,
+                          float(std::abs(scale) * 1.44269504088896340736), {}, {}};
         one.run();
-        one.finish(count, call.context + row * call.width, call.logsumexp + row);
+        one.finish(call.context + row * call.width, call.logsumexp + row);
     }
 
     void all() const {
         const int64_t key_heads = call.batch * call.key_heads, each = call.heads / call.key_heads;
         const int64_t cost = call.batch * call.heads * call.queries * call.keys * 8;
         const int64_t blocks = up(call.queries, kQueries);
-        char* const threads_room = call.room + call.threads * places.head_bytes;
+        char* const threads_room = room + call.threads * places.head_bytes;
         const Configuration configuration;
         std::atomic<int64_t> threads{0};
         if (key_heads % call.threads == 0 || key_heads >= 4 * call.threads) {
             // Heads are enough to share: what a thread packs it uses at once, while it is in its cache.
             loops::share(key_heads, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
                 const int64_t thread = threads++;
-                char* packed = call.room + thread * places.head_bytes;
+                char* packed = room + thread * places.head_bytes;
                 char* own = threads_room + thread * places.thread_bytes;
                 _tile_loadconfig(&configuration);
                 for (int64_t key_head = begin; key_head < end; ++key_head) {
@@ -349,7 +308,7 @@ struct Run {
             loops::share(here * groups, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
                 for (int64_t at = begin; at < end; ++at) {
                     const int64_t head = at / groups, group = at % groups;
-                    pack(first + head, group, group + 1, call.room + head * places.head_bytes);
+                    pack(first + head, group, group + 1, room + head * places.head_bytes);
                 }
             });
             threads = 0;
@@ -360,7 +319,7 @@ struct Run {
                     // From both ends in turn: where queries see different numbers of keys, threads get like shares.
                     const int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
                     const int64_t head = at / blocks;
-                    attend(first * each + head, block, call.room + head / each * places.head_bytes, own);
+                    attend(first * each + head, block, room + head / each * places.head_bytes, own);
                 }
                 _tile_release();
             });
@@ -369,19 +328,21 @@ struct Run {
 };
 
 template <int kParts>
-void forward(const Call& call) {
-    Run<kParts>{call, Places<kParts>(call)}.all();
+void forward(const Call& call, double scale) {
+    const Places<kParts> places(call);
+    const std::align_val_t line{64};
+    void* room = ::operator new(call.threads * (places.head_bytes + places.thread_bytes), line, std::nothrow);
+    if (!room) {
+        loops::failed = true;
+        return;
+    }
+    Run<kParts>{call, scale, static_cast<char*>(room), places}.all();
+    ::operator delete(room, line);
 }
 
 bool granted() {  // Linux gives a process tiles when it asks for them
     constexpr int ask = 0x1023, tiles = 18;
     return syscall(SYS_arch_prctl, ask, tiles) == 0;
-}
-
-template <int kParts>
-int64_t room(const Call& call) {
-    const Places<kParts> places(call);
-    return call.threads * (places.head_bytes + places.thread_bytes);
 }
 
 }  // namespace
@@ -390,10 +351,8 @@ extern "C" int half_available() {
     static const bool available = granted();
     return available;
 }
-extern "C" int64_t half_room_bfloat16(const Call* call) { return room<1>(*call); }
-extern "C" int64_t half_room_float16(const Call* call) { return room<2>(*call); }
-extern "C" void half_forward_bfloat16(const Call* call) { forward<1>(*call); }
-extern "C" void half_forward_float16(const Call* call) { forward<2>(*call); }
+extern "C" void half_forward_bfloat16(const Call* call, double scale) { forward<1>(*call, scale); }
+extern "C" void half_forward_float16(const Call* call, double scale) { forward<2>(*call, scale); }
 
 #else  // no such unit: nothing is served
 

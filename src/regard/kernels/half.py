@@ -1,12 +1,14 @@
 """Attention of bfloat16 and float16 on processors with a matrix unit (AMX), forward only: `half.cpp` in C++.
 
 Products of the numbers are exact and added up in float32; of float16 as the sum of two bfloat16. Scores are never held
-beyond a block of 32 queries and 256 keys.
+beyond a block of 32 queries and 512 keys.
 """
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -18,23 +20,19 @@ _TYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _FAR = 2**40  # further than any key
 
 
-class _Call(ctypes.Structure):
-    """`half.cpp`'s Call."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "key_heads", "queries", "keys", "dim", "width")),
-        *((name, ctypes.c_int64) for name in ("causal", "offset", "windowed", "left", "right", "threads")),
-        *((f"{name}_strides", ctypes.c_int64 * 4) for name in ("query", "key", "value")),
-        ("scale", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "lengths", "context", "logsumexp", "room")),
-    ]
-
-
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """The built loop if this process may use a matrix unit, for which the first call asks the system."""
     library = compiler.library("half")
     return library if library is not None and library.half_available() else None
+
+
+@functools.cache
+def _loop(library: ctypes.CDLL, kind: torch.dtype) -> Callable[[int, float], None]:
+    """The loop of a type."""
+    loop: Any = getattr(library, f"half_forward_{_TYPES[kind]}")
+    loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
+    return loop
 
 
 def serves(query: Tensor) -> bool:
@@ -75,23 +73,22 @@ def forward(
     logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float32)
     if not logsumexp.numel():
         return context, logsumexp
-    left, right = (min(side, _FAR) for side in window or (0, 0))
-    call = _Call(batch, heads, key_heads, queries, keys, dim, width, causal, offset, window is not None, left, right)
-    call.threads, call.scale = torch.get_num_threads(), scale
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        setattr(call, f"{name}_strides", (ctypes.c_int64 * 4)(*tensor.stride()))
-        setattr(call, name, tensor.data_ptr())
-    counts = (ctypes.c_int64 * batch)(*lengths) if lengths is not None else None
-    call.lengths = ctypes.cast(counts, ctypes.c_void_p) if counts is not None else None
-    call.context, call.logsumexp = context.data_ptr(), logsumexp.data_ptr()
-    library, kind = _library(), _TYPES[query.dtype]
+    before, after = window if window is not None else (_FAR, _FAR)
+    if causal:
+        after = min(after, 0)
+    counts = None if lengths is None else array("q", lengths)
+    numbers = array(
+        "q",
+        (
+            *(batch, heads, key_heads, queries, keys, dim, width, torch.get_num_threads()),
+            *(offset, min(before, _FAR), min(after, _FAR), 0 if counts is None else counts.buffer_info()[0]),
+            *(query.data_ptr(), key.data_ptr(), value.data_ptr()),
+            *(*query.stride(), *key.stride(), *value.stride()),
+            *(context.data_ptr(), logsumexp.data_ptr()),
+        ),
+    )
+    library = _library()
     if library is None:
         raise RuntimeError("this process has no matrix unit: ask `serves` first")
-    size = getattr(library, f"half_room_{kind}")
-    size.restype = ctypes.c_int64
-    room = query.new_empty(size(ctypes.byref(call)), dtype=torch.uint8)  # at a multiple of 64, as all of torch's
-    call.room = room.data_ptr()
-    run = getattr(library, f"half_forward_{kind}")
-    run.restype = None
-    run(ctypes.byref(call))
+    _loop(library, query.dtype)(numbers.buffer_info()[0], scale)
     return context, logsumexp
