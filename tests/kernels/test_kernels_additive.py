@@ -1,10 +1,7 @@
 """Additive scores from two exponentials: the pair-by-pair reference's numbers, whatever the inputs, by both loops."""
 
-import shutil
 import subprocess
 import sys
-import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +15,7 @@ from compiled import needs_compiler
 from reference.attention import plain_attend, score_of_pair
 from regard.attention.attend import attend, explain
 from regard.attention.functional import additive_pairs, location_features, weigh_pairs
-from regard.kernels import additive, additive_products, compiler, dot, first, half
+from regard.kernels import additive, additive_products, compiler
 
 LOOPS = ["torch", "products", pytest.param("compiled", marks=needs_compiler)]
 
@@ -310,91 +307,6 @@ def test_threads_share_the_work_and_change_no_bit():
     for one, three in zip(*found, strict=True):
         assert torch.equal(one, three)
     torch.testing.assert_close(found[1][0], formula(query, key, vector), rtol=1e-5, atol=1e-5)
-
-
-# --- the compiler ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fresh(monkeypatch):
-    """Nothing was built or refused yet, loops are on, and nothing is remembered of what this test does."""
-    monkeypatch.delenv(compiler.SWITCH, raising=False)
-    remembered = compiler.library, dot._loop, half._library, first._loop
-    for each in remembered:
-        each.cache_clear()
-    yield
-    for each in remembered:
-        each.cache_clear()
-
-
-def test_it_can_be_switched_off(fresh, monkeypatch):
-    monkeypatch.setenv(compiler.SWITCH, "0")
-    assert compiler.library("additive") is None
-    assert "REGARD_COMPILE=0" in compiler.how("additive")
-
-
-def test_without_a_compiler_nothing_is_said_and_all_works(fresh, monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert compiler.library("additive") is None
-    assert "no C++ compiler" in compiler.how("additive")
-
-
-def test_a_quotation_mark_without_its_partner_is_a_build_that_fails(fresh, monkeypatch, tmp_path):
-    monkeypatch.setenv("CXX", "g++ '-O1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.warns(RuntimeWarning, match="could not be built"):
-        assert compiler.library("additive") is None
-    assert "could not be built" in compiler.how("additive")
-
-
-def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypatch, tmp_path):
-    wrong = tmp_path / "wrong"
-    wrong.write_text("#!/bin/sh\necho 'out of ideas' >&2\nexit 1\n")
-    wrong.chmod(0o755)
-    monkeypatch.setenv("CXX", str(wrong))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.warns(RuntimeWarning, match="could not be built.*out of ideas.*REGARD_COMPILE=0"):
-        assert compiler.library("additive") is None
-    query, key, value = (torch.randn(2, 512, 64) for _ in range(3))
-    made = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64)
-    told = explain(query, key, value, score=made)
-    assert told.path == "additive"
-    assert "could not be built" in str(told)
-    assert [path.name for path in (tmp_path / "regard").iterdir()] == []
-
-
-def test_nothing_is_run_that_others_may_have_written(fresh, monkeypatch, tmp_path):
-    """A cache that all can write to, or one beside the work at hand, could hold anybody's code."""
-    (tmp_path / "regard").mkdir()
-    (tmp_path / "regard").chmod(0o777)
-    monkeypatch.setenv("CXX", "true")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.warns(RuntimeWarning, match="others can write to"):
-        assert compiler.library("additive") is None
-    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # no absolute path: its specification leaves it out
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert compiler._folder() == tmp_path / ".cache" / "regard"
-    monkeypatch.setenv("HOME", "here")
-    with pytest.raises(OSError, match="no home folder"):
-        compiler._folder()
-
-
-@needs_compiler
-def test_it_is_built_once_and_announced(fresh, monkeypatch, tmp_path, capfd):
-    """Of sources that nobody edits meanwhile: a changed header would be a reason to build again."""
-    sources = Path(compiler.__file__).parent
-    for source in (sources / "additive.cpp", *sources.glob("*.hpp")):
-        shutil.copy(source, tmp_path)
-    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "compiler.py"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiler.library("additive") is not None
-    assert "building a faster loop" in capfd.readouterr().err
-    compiler.library.cache_clear()
-    assert compiler.library("additive") is not None
-    assert capfd.readouterr().err == ""
-    assert [path.suffix for path in (tmp_path / "regard").iterdir()] == [".so"]
 
 
 @needs_compiler
