@@ -91,10 +91,17 @@ class Forward {
     }
 
     void attend(const Block& block) {
+        int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
+        S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
+        T* normalizer = reinterpret_cast<T*>(call.normalizer);
+        if (block.begin >= block.end) {  // it sees nothing
+            std::memset(out, 0, block.rows * call.value_dim * sizeof(S));
+            if (normalizer) std::fill_n(normalizer + line, block.rows, -kNever<T>);
+            return;
+        }
         query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
         std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
         Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
-        int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
         for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
             typename P::Tile tile(call, block, start, most);
             std::optional<Rows> before;
@@ -110,8 +117,6 @@ class Forward {
             }
             before->finish();
         }
-        S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
-        T* normalizer = reinterpret_cast<T*>(call.normalizer);
         for (int64_t r = 0; r < block.rows; ++r) {
             T total = loops::sum<T>(softmax.total[r]);
             write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, total == 0 ? T(0) : 1 / total,
