@@ -5,7 +5,7 @@ import torch
 from dots import ALL, CAUSAL, assert_same, formula, inputs
 
 from compiled import needs_compiler
-from regard.kernels import dot
+from regard.kernels import dot, half
 from regard.kernels.dot import attention, statistics
 
 pytestmark = needs_compiler
@@ -39,6 +39,16 @@ def test_vectors_make_the_same_products(visible, dims, monkeypatch):
     by_unit = all_of(called, given, VISIBLE[visible], bias)
     monkeypatch.setattr(dot, "_MATRIX_UNIT", False)
     assert_same(by_unit, all_of(called, given, VISIBLE[visible], bias), 2e-6)
+
+
+def test_a_processor_that_has_the_unit_takes_it(monkeypatch):
+    """Else each test here would compare vectors with vectors."""
+    if not half.serves(torch.zeros(1, dtype=torch.bfloat16)):
+        pytest.skip("the processor has no matrix unit")
+    given = inputs(1, 2, 2, 97, 131, 64, 64)
+    by_unit = all_of(called, given)
+    monkeypatch.setattr(dot, "_MATRIX_UNIT", False)
+    assert not any(torch.equal(one, other) for one, other in zip(by_unit, all_of(called, given), strict=True))
 
 
 def test_numbers_are_as_exact_as_vectors_have_them(monkeypatch):
