@@ -113,7 +113,7 @@ void turned_panels_of(const S* from, int64_t row, int64_t column, int64_t rows, 
 
 constexpr float kLargest = 0x1p60f, kSmallest = 0x1p-60f;  // what the matrix unit is given
 
-// How large the numbers of some rows are, times a factor.
+// How large the numbers of some rows are, and whether times a factor they are of a size for the matrix unit.
 template <typename T>
 struct Reach {
     T longest = 0, largest = 0;  // squares: of a row's norm, and of a number
@@ -121,30 +121,37 @@ struct Reach {
 
     template <typename S>
     static Reach of(const View& view, int64_t item, int64_t head, int64_t rows, int64_t columns, T factor) {
-        Reach reach;
+        constexpr int64_t L = kLanes<T>;
         const S* from = view.of<const S>(item, head);
-        Buffer<T> few(whole<T>(columns));
-        Vec<T> most{};
-        typename loops::Wide<T>::Integers amiss{};
-        for (int64_t r = 0; r < rows; ++r, from += view.row) {
-            const T* line = few.at;
-            int64_t size = whole<T>(columns);
-            if constexpr (std::is_same_v<S, T>)
-                if (view.column == 1 && size == columns) line = from;
-            if (line == few.at) rows_of<S, T>(from, 0, view.column, 1, columns, T(1), few.at, size);
-            Vec<T> total{};
-            for (int64_t c = 0; c < size; c += kLanes<T>) {
-                Vec<T> numbers = load(line + c) * factor, square = numbers * numbers;
-                total += square;
-                most = loops::larger<T>(most, square);
-                amiss |= ~(square <= T(kLargest) * T(kLargest)) |  // NaN is no smaller
-                         ((square < T(kSmallest) * T(kSmallest)) & (numbers != 0));
+        const int64_t size = whole<T>(columns);
+        if (view.row == 0) rows = std::min<int64_t>(rows, 1);  // all are the same
+        Buffer<T> few(size);
+        Vec<T> longest{}, most{}, least = loops::all<T>(std::numeric_limits<T>::max()), total{};
+        for (int64_t first = 0; first < rows; first += L) {
+            Vec<T> squares[L] = {};
+            for (int64_t i = 0; i < std::min(L, rows - first); ++i, from += view.row) {
+                const T* line = few.at;
+                if constexpr (std::is_same_v<S, T>)
+                    if (view.column == 1 && size == columns) line = from;
+                if (line == few.at) rows_of<S, T>(from, 0, view.column, 1, columns, T(1), few.at, size);
+                for (int64_t c = 0; c < size; c += L) {
+                    Vec<T> numbers = load(line + c), negative = -numbers;
+                    numbers = loops::larger<T>(numbers, negative);
+                    most = loops::larger<T>(most, numbers);
+                    Vec<T> some = numbers == 0 ? loops::all<T>(std::numeric_limits<T>::max()) : numbers;
+                    least = least < some ? least : some;
+                    squares[i] += numbers * numbers;
+                }
             }
-            T norm = loops::sum<T>(total);
-            reach.longest = reach.longest > norm ? reach.longest : norm;
+            Vec<T> norms = loops::totals<T>(squares);
+            longest = loops::larger<T>(longest, norms);
+            total += norms;  // NaN, which is no larger and no smaller, stays in it
         }
-        reach.largest = loops::largest<T>(most);
-        for (int i = 0; i < kLanes<T>; ++i) reach.fits &= amiss[i] == 0;
+        Reach reach;
+        reach.longest = loops::largest<T>(longest), reach.largest = loops::largest<T>(most * most);
+        const T by = std::abs(factor), low = -loops::largest<T>(-least), sum = loops::sum<T>(total);
+        reach.fits = by * loops::largest<T>(most) <= T(kLargest) && by * low >= T(kSmallest) &&
+                     sum <= std::numeric_limits<T>::max();
         return reach;
     }
 };
