@@ -350,3 +350,18 @@ def test_which_calls_look_at_all_keys_and_why():
     everything = LocalAttention("dot", float("inf"))(query, key, key, lengths=lengths)
     expected = attend(query, key, key, score="dot", mask=masks.padding(lengths))
     torch.testing.assert_close(everything.context, expected.context)
+
+
+@pytest.mark.parametrize("name", ("dot", "additive"))
+@pytest.mark.parametrize("sigma", (0.0, 1.0))
+def test_a_center_at_infinity_sees_nothing(name, sigma):
+    """As one that is far away; the others see what they would without it."""
+    torch.manual_seed(0)
+    query, key = torch.randn(1, 3, QUERY), torch.randn(1, 37, QUERY)
+    compare = score(name, query_dim=QUERY, key_dim=QUERY, hidden_dim=5) if name == "additive" else score(name)
+    lengths, looked = torch.tensor([37]), []
+    for far in (torch.inf, 1e6):
+        focus = Focus(torch.tensor([[4.0, far, -far]]), 2.0, sigma, lengths)
+        looked.append(FocusedAttention(compare)(query, key, key, focus=focus, weights=True))
+    assert (looked[0].context[0, 1:] == 0).all() and (looked[0].weights[0, 1:] == 0).all()
+    torch.testing.assert_close(looked[0].context, looked[1].context)

@@ -54,6 +54,9 @@ def test_around_is_a_closed_interval_of_real_positions():
     assert rows(masks.around(torch.tensor([[2.0]]), 1), queries=1, keys=5) == [".xxx."]
     assert rows(masks.around(1, 1), queries=2, keys=4) == ["xxx.", "xxx."]
     assert rows(masks.around(torch.tensor([[-5.0, 9.0]]), 1), queries=2, keys=4) == ["....", "...."]
+    nowhere = torch.tensor([[torch.inf, -torch.inf, torch.nan, 1e38]])
+    for center in (nowhere, nowhere.double()):
+        assert rows(masks.around(center, 1), queries=4, keys=4) == ["...."] * 4
     assert rows(masks.around(4.3, 1.7), queries=1, keys=8) == ["...xxxx."]  # 6 − 4.3 is 1.7000000000000002
     almost = torch.tensor([[3.9999999999999996]], dtype=torch.float64)
     assert rows(masks.around(almost, 2), queries=1, keys=8) == ["..xxxxx."]

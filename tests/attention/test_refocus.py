@@ -90,3 +90,11 @@ def test_stages_apply_left_to_right_and_have_gradients():
         gaussian_window(center, 0.0)
     with pytest.raises(ShapeError, match="gate"):
         attend(*tensors, refocus=interpolate(previous, torch.ones(7)))
+
+
+def test_whole_centers_are_as_exact_as_the_weights_and_as_far_as_they_like():
+    weights = torch.full((1, 3, 5), 0.2, dtype=torch.float64)
+    center = torch.tensor([[2, -1, 2**33]])
+    found = gaussian_window(center, 1.5)(weights)
+    assert torch.equal(found, gaussian_window(center.double(), 1.5)(weights))
+    assert (found[0, 2] == 0).all()

@@ -135,7 +135,8 @@ class Around(Mask):
             center = center.reshape(1, 1, 1)
         positions = torch.arange(sizes.keys, device=device, dtype=center.dtype)
         # A center that was computed misses a whole number by a rounding or two; its edge keys are still in.
-        slack = 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
+        number = torch.finfo(center.dtype)
+        slack = 8 * number.eps * center.abs().clamp(1.0, number.max)  # nothing is near a center at infinity
         return (positions - center[..., None]).abs() <= (self.radius + slack)[..., None]
 
     def __repr__(self) -> str:

@@ -91,7 +91,8 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
         raise ConfigError(f"sigma must be above 0; it was {sigma}")
 
     def apply(weights: Weights) -> Weights:
-        middle = _rows(wide(center).unsqueeze(-1), weights, 1, "the center")
+        real = wide(center) if center.is_floating_point() else center.to(weights.dtype)
+        middle = _rows(real.unsqueeze(-1), weights, 1, "the center")
         width = per_query(sigma, weights, "sigma")
         distance = torch.arange(weights.shape[-1], device=weights.device, dtype=middle.dtype) - middle
         return weights * torch.exp(-(distance**2) / (2 * width**2))

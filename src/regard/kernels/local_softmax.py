@@ -150,10 +150,12 @@ def _by_torch(
 
     Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
     """
-    center = center.to(left.dtype) if center.is_floating_point() else center.float()
+    # Whole positions stand for float32, in which their edges are told.
+    number = torch.finfo(left.dtype if center.is_floating_point() else torch.float32)
+    center = center.to(left.dtype)
     size, keys = window.size, key.shape[1]
     place = center.detach()
-    reach = window.radius + 8 * torch.finfo(place.dtype).eps * place.abs().clamp_min(1.0)
+    reach = window.radius + 8 * number.eps * place.abs().clamp(1.0, number.max)
     if first is None and local.is_dense(place.shape[1], keys, size):
         size, first = keys, torch.zeros_like(place, dtype=torch.long)
     elif first is None:
