@@ -130,7 +130,8 @@ def places(focus: Focus, keys: int, mask: MaskLike | None = None) -> Places:
     """The windows as `focus.mask & mask` has them."""
     center = focus.center.detach()
     center = center.to(torch.float64 if center.dtype == torch.float64 else torch.float32)
-    reach = focus.radius + 8 * torch.finfo(center.dtype).eps * center.abs().clamp_min(1.0)
+    number = torch.finfo(center.dtype)
+    reach = focus.radius + 8 * number.eps * center.abs().clamp(1.0, number.max)
     window = _size(focus.radius, keys)
     first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
     at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
