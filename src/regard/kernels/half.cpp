@@ -27,16 +27,20 @@ namespace {
 // The keys that each of kQueries queries sees, from start to before stop.
 struct Seen {
     int64_t start[kQueries], stop[kQueries];
-    int64_t first, last;  // what any of them sees
+    int64_t first, last;       // what any of them sees
+    int64_t all_from, all_to;  // what all of them see
 
-    Seen(const Call& call, int64_t query, int64_t count, int64_t keys) : first(keys), last(0) {
+    Seen(const Call& call, int64_t query, int64_t count, int64_t keys)
+        : first(keys), last(0), all_from(0), all_to(keys) {
         for (int64_t row = 0; row < count; ++row) {
             const int64_t at = query + row + call.offset;
             start[row] = std::min(std::max<int64_t>(at - call.before, 0), keys);
             stop[row] = std::max(std::min(at + call.after + 1, keys), start[row]);
             if (start[row] < stop[row]) first = std::min(first, start[row]), last = std::max(last, stop[row]);
+            all_from = std::max(all_from, start[row]), all_to = std::min(all_to, stop[row]);
         }
     }
+    bool is_whole(int64_t group) const { return all_from <= group * kKeys && (group + 1) * kKeys <= all_to; }
 };
 
 // What a query sees of some groups of keys: keys from low to before high, which are in groups from first to before last.
@@ -50,6 +54,7 @@ struct Part {
         first = low / kKeys, last = low < high ? up(high, kKeys) : first;
     }
     uint32_t of(int64_t group) const {
+        if (group < first || group >= last) return 0;
         const int64_t before = low - group * kKeys, after = (group + 1) * kKeys - high;
         return (before > 0 ? ~0u << before : ~0u) & (after > 0 ? ~0u >> after : ~0u);
     }
@@ -65,7 +70,7 @@ struct Block {
     char* own;
     float scale;  // to the scores' binary logarithms
     alignas(64) float maximum[kQueries];
-    __m512 sums[kQueries];
+    __m512 highest[kQueries], sums[kQueries];
 
     float* scores_of(int64_t row) const {
         return reinterpret_cast<float*>(own + places.scores_at) + row * Places<kParts>::kScores;
@@ -75,11 +80,13 @@ struct Block {
     }
     char* weights_of(int64_t group) const { return own + places.weights_at + group * kParts * 2 * kTile; }
 
-    // Scores of some groups of keys.
-    REGARD_ALONE void score(int64_t begin, int64_t end) const {
+    // Scores of some groups of keys, and the highest lane by lane. Those of a group are looked at while they are near and
+    // the next group's are made.
+    REGARD_ALONE void score(int64_t begin, int64_t end) {
         const int64_t chunks = places.chunks;
         const char* key = keys + begin * places.key_bytes;
         float* to = scores_of(0);
+        for (int64_t row = 0; row < count; ++row) highest[row] = _mm512_set1_ps(maximum[row]);
         REGARD_WRITTEN();
         for (int64_t group = begin; group < end; ++group, to += kKeys) {
             const char* query = own;
@@ -93,30 +100,28 @@ struct Block {
                 }
                 query += kParts * 2 * kTile, key += kParts * 2 * kTile;
             }
+            if (group > begin) look(group - 1, begin, end, to - kKeys);
             store(to, Places<kParts>::kScores);
+        }
+        look(end - 1, begin, end, to - kKeys);
+    }
+    REGARD_INLINE void look(int64_t group, int64_t begin, int64_t end, const float* from) {
+        const bool is_whole = seen.is_whole(group);
+        for (int64_t row = 0; row < count; ++row, from += Places<kParts>::kScores) {
+            const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kLanes);
+            if (is_whole) {
+                highest[row] = _mm512_max_ps(high, _mm512_max_ps(low, highest[row]));
+            } else {
+                const uint32_t some = Part(seen, row, begin, end).of(group - begin);
+                highest[row] = _mm512_mask_max_ps(highest[row], __mmask16(some), low, highest[row]);
+                highest[row] = _mm512_mask_max_ps(highest[row], __mmask16(some >> 16), high, highest[row]);
+            }
         }
     }
 
     // A query's highest score so far; what was added up below another is brought down to it.
-    REGARD_ALONE void raise(int64_t row, const Part& part) {
-        const float* from = scores_of(row);
-        __m512 highest[4];
-        for (auto& one : highest) one = _mm512_set1_ps(maximum[row]);
-        int64_t group = part.first, last = part.last;
-        auto some = [&](int64_t group) {
-            const uint32_t seen = part.of(group);
-            for (int i = 0; i < 2; ++i)
-                highest[i] = _mm512_mask_max_ps(highest[i], __mmask16(seen >> 16 * i),
-                                                _mm512_load_ps(from + group * kKeys + i * kLanes), highest[i]);
-        };
-        if (group < last && part.of(group) != ~0u) some(group++);
-        if (group < last && part.of(last - 1) != ~0u) some(--last);
-        for (; group + 1 < last; group += 2)
-            for (int i = 0; i < 4; ++i)
-                highest[i] = _mm512_max_ps(_mm512_load_ps(from + group * kKeys + i * kLanes), highest[i]);
-        if (group < last) some(group);
-        const float found = _mm512_reduce_max_ps(
-            _mm512_max_ps(_mm512_max_ps(highest[0], highest[1]), _mm512_max_ps(highest[2], highest[3])));
+    void raise(int64_t row) {
+        const float found = _mm512_reduce_max_ps(highest[row]);
         if (found == maximum[row]) return;
         if (maximum[row] != -INFINITY) {
             const __m512 factor = two_to_the<true>(_mm512_set1_ps((maximum[row] - found) * scale));
@@ -137,7 +142,7 @@ struct Block {
         const __m512 top = _mm512_set1_ps(maximum[row] == -INFINITY ? 0 : maximum[row] * scale);
         __m512 total = sums[row];
         for (int64_t group = 0; group < groups; ++group, from += kKeys, to += kParts * 2 * kTile) {
-            const uint32_t seen = part.first <= group && group < part.last ? part.of(group) : 0;
+            const uint32_t seen = part.of(group);
             if (seen == ~0u)
                 weigh<true>(from, factor, top, seen, total, to);
             else
@@ -200,7 +205,7 @@ struct Block {
             const int64_t end = std::min(begin + kGroups, to);
             score(begin, end);
             // Rows of weights that no query has may hold anything: they give rows of the context that none has either.
-            for (int64_t row = 0; row < count; ++row) raise(row, Part(seen, row, begin, end));
+            for (int64_t row = 0; row < count; ++row) raise(row);
             for (int64_t row = 0; row < count; ++row) weigh(row, Part(seen, row, begin, end), end - begin);
             read(begin, end, begin == from);
         }
@@ -274,7 +279,7 @@ struct Run {
                              scale < 0, own);
         const Seen seen(call, query, count, length(item));
         Block<kParts> one{call, places, seen, count, packed, packed + places.groups * places.key_bytes, own,
-                          float(std::abs(scale) * 1.44269504088896340736), {}, {}};
+                          float(std::abs(scale) * 1.44269504088896340736), {}, {}, {}};
         one.run();
         one.finish(call.context + row * call.width, call.logsumexp + row);
     }

@@ -186,10 +186,11 @@ struct Places {
 template <int kParts>
 void pack_queries(const Call& call, const uint16_t* query, int64_t rows, int64_t chunks, bool negative, char* to) {
     const __m512i sign = _mm512_set1_epi16(negative ? int16_t(0x8000) : 0);
+    const int64_t along = call.query_strides[2], across = call.query_strides[3], dim = call.dim;
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
         for (int64_t row = 0; row < kQueries; ++row) {
-            const uint16_t* from = query + row * call.query_strides[2] + chunk * 32 * call.query_strides[3];
-            __m512i words = row_of(from, call.query_strides[3], row < rows ? call.dim - chunk * 32 : 0), parts[2];
+            const uint16_t* from = query + row * along + chunk * 32 * across;
+            __m512i words = row_of(from, across, row < rows ? dim - chunk * 32 : 0), parts[2];
             split<kParts>(_mm512_xor_si512(words, sign), parts);
             for (int part = 0; part < kParts; ++part)
                 _mm512_store_si512(to + ((chunk * kParts + part) * 2 + row / 16) * kTile + row % 16 * 64, parts[part]);
@@ -199,14 +200,15 @@ void pack_queries(const Call& call, const uint16_t* query, int64_t rows, int64_t
 // One group of keys, turned: rows are pairs of dims, 16 keys long.
 template <int kParts>
 void pack_keys(const Call& call, const uint16_t* key, int64_t rows, int64_t chunks, char* to) {
+    const int64_t along = call.key_strides[2], across = call.key_strides[3], dim = call.dim;
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
         for (int64_t tile = 0; tile < 2; ++tile) {
             __m512i turned[2][16];
             for (int64_t row = 0; row < 16; ++row) {
                 int64_t at = tile * 16 + row;
-                const uint16_t* from = key + at * call.key_strides[2] + chunk * 32 * call.key_strides[3];
+                const uint16_t* from = key + at * along + chunk * 32 * across;
                 __m512i parts[2];
-                split<kParts>(row_of(from, call.key_strides[3], at < rows ? call.dim - chunk * 32 : 0), parts);
+                split<kParts>(row_of(from, across, at < rows ? dim - chunk * 32 : 0), parts);
                 for (int part = 0; part < kParts; ++part) turned[part][row] = parts[part];
             }
             for (int part = 0; part < kParts; ++part) {
@@ -223,14 +225,14 @@ void pack_values(const Call& call, const uint16_t* value, int64_t rows, int64_t 
     alignas(64) static constexpr uint16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
     const __m512i lower = _mm512_load_si512(order), upper = _mm512_add_epi16(lower, _mm512_set1_epi16(16));
+    const int64_t along = call.value_strides[2], across = call.value_strides[3], width = call.width;
     for (int64_t slice = 0; slice < slices; ++slice)
         for (int64_t pair = 0; pair < 16; ++pair) {
             __m512i even[2], odd[2];
-            const uint16_t* from = value + 2 * pair * call.value_strides[2] + slice * 32 * call.value_strides[3];
-            int64_t count = call.width - slice * 32;
-            split<kParts>(row_of(from, call.value_strides[3], 2 * pair < rows ? count : 0), even);
-            from += call.value_strides[2];
-            split<kParts>(row_of(from, call.value_strides[3], 2 * pair + 1 < rows ? count : 0), odd);
+            const uint16_t* from = value + 2 * pair * along + slice * 32 * across;
+            int64_t count = width - slice * 32;
+            split<kParts>(row_of(from, across, 2 * pair < rows ? count : 0), even);
+            split<kParts>(row_of(from + along, across, 2 * pair + 1 < rows ? count : 0), odd);
             for (int part = 0; part < kParts; ++part) {
                 char* at = to + (slice * kParts + part) * 2 * kTile + pair * 64;
                 _mm512_store_si512(at, _mm512_permutex2var_epi16(even[part], lower, odd[part]));
