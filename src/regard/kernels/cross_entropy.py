@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
-from regard.kernels import compiler
+from regard.kernels import compiler, matrix
 from regard.kernels.calls import is_plain
 from regard.kernels.once import none_of, once
 
@@ -156,7 +156,7 @@ class _OfVocabulary(torch.autograd.Function):
         logits, slopes = features.new_empty(rows, choices), None
         library = _library()
         library.cross_entropy_large_pages(ctypes.c_void_p(logits.data_ptr()), ctypes.c_int64(logits.nbytes))
-        torch.mm(features, weight.t(), out=logits)
+        matrix.product(features, weight.t(), out=logits)
         learns = any(ctx.needs_input_grad)
         if ctx.needs_input_grad[3]:
             slopes = logits.new_empty(-(-rows // library.cross_entropy_block()), choices)
@@ -171,11 +171,15 @@ class _OfVocabulary(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradient, to_bias, features, weight, _ = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):  # around a backward pass it would narrow the products
-            to_features = gradient.mm(weight) if ctx.needs_input_grad[1] else None
-            to_weight = gradient.t().mm(features) if ctx.needs_input_grad[2] else None
+            of_rows, of_choices = (
+                matrix.product(left, right, factor=matrix.GRADIENT) if wanted else None
+                for left, right, wanted in zip(
+                    (gradient, gradient.t()), (weight, features), ctx.needs_input_grad[1:3], strict=True
+                )
+            )
         return (
             None,
-            *(None if one is None else _scaled(one, upstream) for one in (to_features, to_weight, to_bias)),
+            *(None if one is None else _scaled(one, upstream) for one in (of_rows, of_choices, to_bias)),
             None,
             None,
             None,

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels import matrix
 from regard.kernels.calls import is_plain
 
 
@@ -117,7 +118,8 @@ class _Gathered(torch.autograd.Function):
         if left is None:
             return None, None, None
         read, above = left
-        return None, above.t().mm(read), above.sum(0) if ctx.needs_input_grad[2] else None
+        to_weight = matrix.product(above.t(), read, factor=matrix.GRADIENT)
+        return None, to_weight, above.sum(0) if ctx.needs_input_grad[2] else None
 
 
 class _Step(torch.autograd.Function):

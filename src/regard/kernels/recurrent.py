@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels import gates
+from regard.kernels import gates, matrix
 from regard.kernels.calls import is_plain
 from regard.kernels.once import none_of, once
 
@@ -78,7 +78,7 @@ class _Sequence(torch.autograd.Function):
     def forward(ctx: Any, layout: Layout, none: Tensor, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         weight, recurrent, bias, recurrent_bias, *state = given
         read = inputs.flatten(0, 1).index_select(0, layout.places)
-        sums = torch.addmm(bias, read, weight.t())
+        sums = matrix.product(read, weight.t(), bias)
         first = [part.index_select(0, layout.order) for part in state]
         run = _gru if len(state) == 1 else _lstm
         saved = run(layout, sums, first, recurrent.t(), recurrent_bias.contiguous())
@@ -100,19 +100,23 @@ class _Sequence(torch.autograd.Function):
         entering, carried = run(layout, above, onward, first, saved, recurrent)
         earlier = [saved[0][before] for here, before in layout.steps() if here.start]
         hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
-        own = entering.mm(weight) if ctx.needs_input_grad[2] else None
+        own = _of(entering, weight) if ctx.needs_input_grad[2] else None
         inputs = None if own is None else own.new_zeros(ctx.shape).flatten(0, 1).index_copy_(0, layout.places, own)
         starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in onward]
         return (
             None,
             None,
             None if inputs is None else inputs.view(ctx.shape),
-            entering.t().mm(read),
-            carried.t().mm(hidden),
+            _of(entering.t(), read),
+            _of(carried.t(), hidden),
             entering.sum(0),
             carried.sum(0),
             *starts,
         )
+
+
+def _of(gradient: Tensor, other: Tensor) -> Tensor:
+    return matrix.product(gradient, other, factor=matrix.GRADIENT)
 
 
 def gru_step(
