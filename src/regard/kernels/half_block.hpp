@@ -1,0 +1,282 @@
+// How half.cpp attends from one block of queries.
+//
+// A block takes its scores of up to 512 keys and their maxima, the weights, and the products with values one after the
+// other: interleaved, the unit and the vectors gain nothing where no other thread shares the core. What is held between
+// is more than the first cache has, and fetching it is what most of the time goes to. More keys come in blocks, with the
+// running maximum and sum of Milakov & Gimelshein (2018).
+
+#pragma once
+
+#include "half_pack.hpp"
+
+#ifdef REGARD_HAS_TILES
+
+#include <cmath>
+
+namespace {
+
+#define REGARD_ALWAYS __attribute__((always_inline))
+#define REGARD_INLINE inline REGARD_ALWAYS
+#define REGARD_ALONE __attribute__((noinline))  // among others' its registers would not suffice
+
+// The keys that each of kQueries queries sees, from start to before stop.
+struct Seen {
+    int64_t start[kQueries], stop[kQueries];
+    int64_t first, last;       // what any of them sees
+    int64_t all_from, all_to;  // what all of them see
+
+    Seen(const Call& call, int64_t query, int64_t count, int64_t keys)
+        : first(keys), last(0), all_from(0), all_to(keys) {
+        for (int64_t row = 0; row < count; ++row) {
+            const int64_t at = query + row + call.offset;
+            start[row] = std::min(std::max<int64_t>(at - call.before, 0), keys);
+            stop[row] = std::max(std::min(at + call.after + 1, keys), start[row]);
+            if (start[row] < stop[row]) first = std::min(first, start[row]), last = std::max(last, stop[row]);
+            all_from = std::max(all_from, start[row]), all_to = std::min(all_to, stop[row]);
+        }
+    }
+    bool is_whole(int64_t group) const { return all_from <= group * kKeys && (group + 1) * kKeys <= all_to; }
+};
+
+// What a query sees of some groups of keys: keys from low to before high, which are in groups from first to before last.
+struct Part {
+    int64_t low, high, first, last;
+
+    Part(const Seen& seen, int64_t row, int64_t begin, int64_t end) {
+        const int64_t size = (end - begin) * kKeys;
+        low = std::min(std::max<int64_t>(seen.start[row] - begin * kKeys, 0), size);
+        high = std::min(std::max(seen.stop[row] - begin * kKeys, low), size);
+        first = low / kKeys, last = low < high ? up(high, kKeys) : first;
+    }
+    uint32_t of(int64_t group) const {
+        if (group < first || group >= last) return 0;
+        const int64_t before = low - group * kKeys, after = (group + 1) * kKeys - high;
+        return (before > 0 ? ~0u << before : ~0u) & (after > 0 ? ~0u >> after : ~0u);
+    }
+};
+
+template <int kParts>
+struct Block {
+    static constexpr int64_t kStride = Places<kParts>::kScores;
+    const Call& call;
+    const Places<kParts>& places;
+    const Seen& seen;
+    const int64_t count;  // of queries
+    const char *keys, *values;
+    char* own;
+    float scale;  // to the scores' binary logarithms
+    alignas(64) float maximum[kQueries];
+    __m512 highest[kQueries], sums[kQueries];
+
+    float* scores_of(int64_t row) const {
+        return reinterpret_cast<float*>(own + places.scores_at) + row * kStride;
+    }
+    float* context_of(int64_t row) const {
+        return reinterpret_cast<float*>(own + places.context_at) + row * places.context_stride;
+    }
+    char* weights_of(int64_t group) const { return own + places.weights_at + group * kParts * 2 * kTile; }
+
+    // Scores of some groups of keys, and the highest lane by lane. Those of a group are looked at while they are near and
+    // the next group's are made.
+    REGARD_ALONE void score(int64_t begin, int64_t end) {
+        const char* key = keys + begin * places.key_bytes;
+        float* to = scores_of(0);
+        for (int64_t row = 0; row < count; ++row) highest[row] = _mm512_set1_ps(maximum[row]);
+        REGARD_WRITTEN();
+        const bool is_short = kParts == 1 && places.chunks == 2;
+        if (is_short) hold_queries();
+        for (int64_t group = begin; group < end; ++group, to += kKeys, key += places.key_bytes) {
+            auto meanwhile = [&]() REGARD_ALWAYS {
+                if (group > begin) look(group - 1, begin, end, to - kKeys);
+            };
+            if (is_short)
+                score_held(key, to, meanwhile);
+            else
+                score_all(key, to, meanwhile);
+        }
+        look(end - 1, begin, end, to - kKeys);
+    }
+    template <typename Work>
+    REGARD_INLINE void score_all(const char* key, float* to, const Work& meanwhile) const {
+        const char* query = own;
+        zero();
+        for (int64_t chunk = 0; chunk < places.chunks; ++chunk) {
+            add_products(query, key);
+            if (kParts == 2) {  // one side changes at a time
+                add_products<false, true>(query, key + 2 * kTile);
+                add_products<true, false>(query + 2 * kTile, key + 2 * kTile);
+                add_products<false, true>(query + 2 * kTile, key);
+            }
+            query += kParts * 2 * kTile, key += kParts * 2 * kTile;
+        }
+        meanwhile();
+        store(to, kStride);
+    }
+    // Queries of 33 to 64 dims stay in tiles: half as many loads, which cost most where another thread shares the core.
+    void hold_queries() const {
+        _tile_loadd(4, own, 64);
+        _tile_loadd(5, own + kTile, 64);
+        _tile_loadd(6, own + 2 * kTile, 64);
+        _tile_loadd(7, own + 3 * kTile, 64);
+    }
+    template <typename Work>
+    REGARD_INLINE void score_held(const char* key, float* to, const Work& meanwhile) const {
+        for (int half = 0; half < 2; ++half, key += kTile, to += kLanes) {
+            _tile_zero(0);
+            _tile_zero(1);
+            _tile_loadd(2, key, 64);
+            _tile_loadd(3, key + 2 * kTile, 64);
+            _tile_dpbf16ps(0, 4, 2);
+            _tile_dpbf16ps(1, 5, 2);
+            _tile_dpbf16ps(0, 6, 3);
+            _tile_dpbf16ps(1, 7, 3);
+            if (!half) meanwhile();
+            _tile_stored(0, to, kStride * 4);
+            _tile_stored(1, to + 16 * kStride, kStride * 4);
+        }
+    }
+    REGARD_INLINE void look(int64_t group, int64_t begin, int64_t end, const float* from) {
+        const bool is_whole = seen.is_whole(group);
+        for (int64_t row = 0; row < count; ++row, from += kStride) {
+            const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kLanes);
+            if (is_whole) {
+                highest[row] = _mm512_max_ps(high, _mm512_max_ps(low, highest[row]));
+            } else {
+                const uint32_t some = Part(seen, row, begin, end).of(group - begin);
+                highest[row] = _mm512_mask_max_ps(highest[row], __mmask16(some), low, highest[row]);
+                highest[row] = _mm512_mask_max_ps(highest[row], __mmask16(some >> 16), high, highest[row]);
+            }
+        }
+    }
+
+    // A query's highest score so far; what was added up below another is brought down to it.
+    void raise(int64_t row) {
+        const float found = _mm512_reduce_max_ps(highest[row]);
+        if (found == maximum[row]) return;
+        if (maximum[row] != -INFINITY) {
+            const __m512 factor = two_to_the<true>(_mm512_set1_ps((maximum[row] - found) * scale));
+            sums[row] *= factor;
+            float* context = context_of(row);
+            for (int64_t c = 0; c < places.context_stride; c += kLanes)
+                _mm512_store_ps(context + c, _mm512_load_ps(context + c) * factor);
+        }
+        maximum[row] = found;
+    }
+
+    // A query's weights, one row of a tile for each group, 0 where it sees nothing.
+    REGARD_ALONE void weigh(int64_t row, const Part& part, int64_t groups) {
+        const float* from = scores_of(row);
+        char* to = weights_of(0) + row / 16 * kTile + row % 16 * 64;
+        // Who saw nothing yet has no maximum, and no weights either.
+        const __m512 factor = _mm512_set1_ps(scale);
+        const __m512 top = _mm512_set1_ps(maximum[row] == -INFINITY ? 0 : maximum[row] * scale);
+        __m512 total = sums[row];
+        for (int64_t group = 0; group < groups; ++group, from += kKeys, to += kParts * 2 * kTile) {
+            const uint32_t seen = part.of(group);
+            if (seen == ~0u)
+                weigh<true>(from, factor, top, seen, total, to);
+            else
+                weigh<false>(from, factor, top, seen, total, to);
+        }
+        sums[row] = total;
+    }
+    template <bool kWhole>
+    static REGARD_INLINE void weigh(const float* from, __m512 factor, __m512 top, uint32_t seen, __m512& total,
+                                    char* to) {
+        __m512 weights[2];
+        for (int i = 0; i < 2; ++i) {
+            weights[i] = two_to_the<kParts == 2>(_mm512_fmsub_ps(_mm512_load_ps(from + i * kLanes), factor, top));
+            if (!kWhole) weights[i] = _mm512_maskz_mov_ps(__mmask16(seen >> 16 * i), weights[i]);
+        }
+        if (kParts == 1) {
+            const __m512bh packed = _mm512_cvtne2ps_pbh(weights[1], weights[0]);
+            _mm512_store_si512(to, (__m512i)packed);
+            total = _mm512_dpbf16_ps(total, packed, (__m512bh)_mm512_set1_epi16(0x3f80));
+        } else {
+            __m512 first[2];
+            for (int i = 0; i < 2; ++i) {
+                total += weights[i];
+                __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(weights[i]), _mm512_set1_epi32(0x8000));
+                first[i] = _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000)));
+            }
+            _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(first[1], first[0]));
+            const __m512bh rest = _mm512_cvtne2ps_pbh(weights[1] - first[1], weights[0] - first[0]);
+            _mm512_store_si512(to + 2 * kTile, (__m512i)rest);
+        }
+    }
+
+    // Adds the values of some groups, weighed, to the context.
+    REGARD_ALONE void read(int64_t begin, int64_t end, bool is_first) const {
+        REGARD_WRITTEN();
+        for (int64_t slice = 0; slice < places.slices; ++slice) {
+            float* context = context_of(0) + slice * 32;
+            if (is_first)
+                zero();
+            else
+                load(context, places.context_stride);
+            for (int64_t group = begin; group < end; ++group) {
+                const char* weights = weights_of(group - begin);
+                const char* value = values + group * places.value_bytes + slice * kParts * 2 * kTile;
+                if (kParts == 2) {  // the product of both lower parts is below float32's precision
+                    add_products(weights, value + 2 * kTile);
+                    add_products<false, true>(weights, value);
+                    add_products<true, false>(weights + 2 * kTile, value);
+                } else {
+                    add_products(weights, value);
+                }
+            }
+            store(context, places.context_stride);
+        }
+    }
+
+    void run() {
+        for (int64_t row = 0; row < kQueries; ++row) maximum[row] = -INFINITY, sums[row] = _mm512_setzero_ps();
+        const int64_t from = seen.first / kKeys, to = up(seen.last, kKeys);
+        for (int64_t begin = from; begin < to; begin += kGroups) {
+            const int64_t end = std::min(begin + kGroups, to);
+            score(begin, end);
+            // Rows of weights that no query has may hold anything: they give rows of the context that none has either.
+            for (int64_t row = 0; row < count; ++row) raise(row);
+            for (int64_t row = 0; row < count; ++row) weigh(row, Part(seen, row, begin, end), end - begin);
+            read(begin, end, begin == from);
+        }
+    }
+
+    // Divides by the sums and writes rows.
+    void finish(uint16_t* context, float* logsumexp) {
+        alignas(64) float totals[kQueries];
+        __mmask32 none = 0;
+        for (int64_t row = 0; row < count; ++row, context += call.width) {
+            const float total = totals[row] = _mm512_reduce_add_ps(sums[row]);
+            // Who sees nothing reads 0, and so does one whose visible scores are all −inf.
+            const bool is_blind = seen.start[row] == seen.stop[row];
+            const bool reads = !is_blind && (maximum[row] != -INFINITY || std::isnan(total));
+            none |= __mmask32(!reads) << row;
+            const __m512 inverse = _mm512_set1_ps(1 / total);
+            const float* from = context_of(row);
+            const __mmask16 mask = reads ? 0xffff : 0;
+            for (int64_t c = 0; c < call.width; c += 32) {
+                const __m512 low = _mm512_maskz_mul_ps(mask, _mm512_load_ps(from + c), inverse);
+                const __m512 high = _mm512_maskz_mul_ps(mask, _mm512_load_ps(from + c + kLanes), inverse);
+                __m512i words;
+                if (kParts == 1)
+                    words = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+                else
+                    words = _mm512_inserti64x4(
+                        _mm512_castsi256_si512(_mm512_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT)),
+                        _mm512_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT), 1);
+                const int64_t left = call.width - c;
+                _mm512_mask_storeu_epi16(context + c, left >= 32 ? ~0u : (1u << left) - 1, words);
+            }
+        }
+        for (int64_t row = 0; row < count; row += kLanes) {
+            __m512 logs = logarithm(_mm512_load_ps(totals + row)) + _mm512_load_ps(maximum + row) * scale * kLogTwo;
+            logs = _mm512_mask_mov_ps(logs, __mmask16(none >> row), _mm512_set1_ps(-INFINITY));
+            _mm512_mask_storeu_ps(logsumexp + row, count - row >= 16 ? 0xffff : (1 << (count - row)) - 1, logs);
+        }
+    }
+};
+
+}  // namespace
+
+#endif
