@@ -80,6 +80,8 @@ def asked_of(call: Any, path: str) -> Asked:
     value_width = 0 if call.value is None else call.value.shape[-1]
     score = getattr(call.score, "score", call.score)  # without what is bound to it
     side = _side(score, call, queries, keys)
+    if path == "compiled" and type(score) is Cosine:  # the loop divides by lengths; a learned strength is made before
+        side = side._replace(made=2 * queries * side.width if isinstance(score.strength, torch.Tensor) else 0)
     table = 0
     if isinstance(score, Additive):
         table = math.prod(sizes) * score.hidden_dim
