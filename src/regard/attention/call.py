@@ -114,7 +114,7 @@ class Call(NamedTuple):
             _once(scores, score),
             _once(normalizers, normalizer),
             known.mask,
-            checked_bias(bias, sizes, query.ndim),
+            checked_bias(bias, sizes, query),
             steps,
             checked_dropout(dropout),
             sizes,

@@ -35,6 +35,10 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     kind = query.dtype
     if key.dtype is not kind or (value is not None and value.dtype is not kind) or not kind.is_floating_point:
         _check_kinds(query, key, value)
+    place = query.device
+    if key.device != place or (value is not None and value.device != place):
+        places = [str(one.device) for one in (query, key, value) if one is not None]
+        raise ShapeError(f"query, key and value must lie on one device; got {', '.join(places)}")
     return Sizes(of_query[0], of_query[1] if axes == 4 else 1, of_query[-2], of_key[-2])
 
 
@@ -55,11 +59,13 @@ def _check_kinds(query: Tensor, key: Tensor, value: Tensor | None) -> None:
         )
 
 
-def checked_bias(bias: Tensor | None, sizes: Sizes, axes: int) -> Tensor | None:
+def checked_bias(bias: Tensor | None, sizes: Sizes, query: Tensor) -> Tensor | None:
     """The bias with as many axes as the scores: (queries, keys), (batch, queries, keys) or with heads, 1 = for all."""
     if bias is None:
         return None
-    batch, heads, queries, keys = sizes
+    axes, (batch, heads, queries, keys) = query.ndim, sizes
+    if bias.device != query.device:
+        raise ShapeError(f"bias= must lie where the query does, on {query.device}; it is on {bias.device}")
     if not bias.is_floating_point():
         raise ShapeError(
             f"bias= is added to the scores and must be floating point; it is {bias.dtype}. For a mask use mask="

@@ -174,7 +174,8 @@ class Heads(nn.Module):
         sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
         if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
             return None
-        if not all(is_real(one) for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None):
+        others = [one for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None]
+        if not all(is_real(one) and one.device == query.device for one in others):
             return None
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
         visible = dot.Visible(sight.causal and sight.keep is None, 0, None, None, sight.keep)

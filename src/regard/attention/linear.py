@@ -230,6 +230,9 @@ def _seen(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Ten
         raise ShapeError(f"linear attention needs one width of query and key: {shapes}")
     if query.ndim not in (3, 4) or not query.ndim == key.ndim == value.ndim:  # the loop would read elsewhere
         raise ShapeError(f"linear attention takes all of (batch, length, width), or all with heads: {shapes}")
+    if not query.device == key.device == value.device:
+        places = f"{query.device}, {key.device} and {value.device}"
+        raise ShapeError(f"linear attention takes query, key and value of one device; they lie on {places}")
     if query.ndim == 4 and (0 in (query.shape[1], key.shape[1]) or query.shape[1] % key.shape[1]):
         raise ShapeError(f"the key heads must divide the heads: {shapes}")
     if keep is None:

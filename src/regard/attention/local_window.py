@@ -170,7 +170,7 @@ def attend_in_window(
     """
     ready = key if isinstance(key, Prepared) else score.prepare(key)
     sizes = checked_sizes(query, ready.key, value)
-    bias = checked_bias(bias, sizes, query.ndim)
+    bias = checked_bias(bias, sizes, query)
     if (
         (mask is None and bias is None and dropout == 0 and value is not None)
         and isinstance(score, DotProduct)
