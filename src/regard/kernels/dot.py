@@ -334,7 +334,7 @@ _UNUSED = (0,) * 32  # what the loop of this way has no use for
 @functools.cache
 def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
     """The compiled loop, None where there's none (some compilers know no float16)."""
-    library = compiler.library("dot")
+    library = compiler.library("dot_half" if kind.itemsize == 2 else "dot")
     loop: Any = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
     if loop is not None:
         loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None

@@ -1,0 +1,209 @@
+// softmax(scale · q kᵀ + bias) v, without the table of queries × keys.
+
+#pragma once
+
+#include <optional>
+
+#include "dot_call.hpp"
+#include "dot_directions.hpp"
+#include "dot_pack.hpp"
+#include "dot_vectors.hpp"
+
+namespace dot {
+
+// Scores so small need no maximum taken off: 2^±32, and values below 2^50, can be added up 2^30 times.
+constexpr double kSmall = 32, kSmallValue = 1125899906842624;
+
+// One block's way through the tiles: each row's maximum and sum.
+template <typename T>
+struct Softmax {
+    T top[kMostRows];
+    bool small[kMostRows];
+    Vec<T> total[kMostRows];
+
+    // No score is larger than the norms of its query and of the longest key together (Cauchy-Schwarz).
+    Softmax(const T* query, int64_t rows, int64_t width, T longest) {
+        for (int64_t r = 0; r < rows; ++r, query += width) {
+            Vec<T> squares{};
+            for (int64_t c = 0; c < width; c += kLanes<T>) squares += load(query + c) * load(query + c);
+            small[r] = loops::sum<T>(squares) * longest <= T(kSmall * kSmall);
+            top[r] = small[r] ? 0 : kNever<T>, total[r] = Vec<T>{};
+        }
+    }
+    // Scores become weights under the maximum until now; says what weights until now are to be multiplied by.
+    T row(int64_t r, T* scores, int64_t size) {
+        if (small[r]) {
+            Vec<T> sum = total[r];
+            for (int64_t c = 0; c < size; c += kLanes<T>) {
+                Vec<T> weight = loops::power_of_two<T>(load(scores + c));
+                store(scores + c, weight);
+                sum += weight;
+            }
+            total[r] = sum;
+            return 1;
+        }
+        Vec<T> most = loops::all<T>(top[r]);
+        for (int64_t c = 0; c < size; c += kLanes<T>) most = loops::larger<T>(most, load(scores + c));
+        T old = top[r], now = loops::largest<T>(most);
+        T safe = now > kNever<T> ? now : 0;  // where nothing is seen, or NaN
+        Vec<T> sum{};
+        for (int64_t c = 0; c < size; c += kLanes<T>) {
+            Vec<T> weight = loops::power_of_two<T>(load(scores + c) - safe);
+            store(scores + c, weight);
+            sum += weight;
+        }
+        T factor = old == safe ? T(1) : std::exp2(old - safe);
+        total[r] = total[r] * factor + sum;
+        top[r] = now;
+        return factor;
+    }
+};
+
+// What one thread needs to go through the blocks of one head of keys.
+template <typename S, typename T, typename P>
+class Forward {
+  public:
+    Forward(const Call& call, double scale, int64_t rows)
+        : call(call),
+          factor(T(scale * kLog2e)),
+          rows(rows),
+          most(std::min((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>, kTile<T>)),
+          width(whole<T>(call.value_dim)),
+          keys(call.keys, call.dim),
+          values(call.keys, call.value_dim),
+          query(rows, call.dim, false),
+          directions(call.query_directions, rows, call.dim),
+          scores((rows + kPanel<T>) * (most + kLanes<T>)),
+          context((rows + kPanel<T>) * width),
+          draws(most) {}
+
+    // Keys (themselves or their directions) and values of a head; the square of the longest key's norm, or inf.
+    void begin(const View& key, int64_t item, int64_t head, T square) {
+        own_key = key;
+        keys.write(key, 0, 0, call.length(item));
+        values.write(call.value, item, head, call.length(item));
+        longest = square;
+    }
+
+    void attend(const Block& block) {
+        int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
+        S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
+        T* normalizer = reinterpret_cast<T*>(call.normalizer);
+        if (block.begin >= block.end) {  // it sees nothing
+            std::memset(out, 0, block.rows * call.value_dim * sizeof(S));
+            if (normalizer) std::fill_n(normalizer + line, block.rows, -kNever<T>);
+            return;
+        }
+        query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
+        std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
+        Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
+        for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
+            typename P::Tile tile(call, block, start, most);
+            std::optional<Rows> before;
+            for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
+                // The rows before these are weighed while the unit multiplies, if it does.
+                if (before)
+                    P::product(tile, n, query, keys, scores.at, *before), before->finish();
+                else
+                    P::product(tile, n, query, keys, scores.at, Idle());
+                P::mend(tile, n, query, own_key, scores.at);
+                const int64_t first = n * P::kStrip, size = std::min(P::kTogether * P::kStrip, block.rows - first);
+                before.emplace(Rows{*this, tile, softmax, line, n, first, size});
+            }
+            before->finish();
+        }
+        for (int64_t r = 0; r < block.rows; ++r) {
+            T total = loops::sum<T>(softmax.total[r]);
+            write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, total == 0 ? T(0) : 1 / total,
+                             out + r * call.value_dim);
+            // A row that sees nothing is far below its maximum on the way back, too.
+            if (normalizer) normalizer[line + r] = total == 0 ? -kNever<T> : softmax.top[r] + std::log2(total);
+        }
+    }
+
+  private:
+    const Call& call;
+    const T factor;
+    const int64_t rows, most, width;
+    T longest = 0;
+    View own_key{};
+
+    // The scores of some rows become weights, row by row, and values are read with them.
+    struct Rows {
+        Forward& of;
+        const typename P::Tile& tile;
+        Softmax<T>& softmax;
+        int64_t line, strip, first, size;
+        int64_t left = size;
+
+        void step() {
+            of.weigh(tile, softmax, line, strip, first + size - left);
+            --left;
+        }
+        void finish() {
+            while (left > 0) step();
+            if (size > 0) P::read(tile, strip, of.scores.at, of.values, of.width, of.context.at, of.room);
+            size = 0;
+        }
+    };
+    void weigh(const typename P::Tile& tile, Softmax<T>& softmax, int64_t line, int64_t together, int64_t r) {
+        int64_t strip = r / P::kStrip, first = tile.first_vector(strip), size = tile.last_vector(strip) - first;
+        T* here = scores.at + r * tile.stride;
+        if (size > 0) {
+            tile.finish(r, here, first, first + size);
+            T scale = softmax.row(r, here + first, size);
+            if (scale != 1) {
+                T* sums = context.at + r * width;
+                for (int64_t c = 0; c < width; c += kLanes<T>) store(sums + c, load(sums + c) * scale);
+            }
+            if (call.dropped) {
+                Draws<T>(call, line + r).write(tile.start + first, size, draws.at);
+                for (int64_t c = 0; c < size; ++c) here[first + c] *= draws.at[c];
+            }
+        }
+        P::lay(tile, together, r, scores.at, room);
+    }
+    typename P::Turned keys;
+    typename P::Straight values;
+    typename P::Lines query;
+    Directions<S, T> directions;
+    Buffer<T> scores, context, draws;
+    typename P::Room room;
+};
+
+template <typename S, typename T, typename P>
+void forward(const Call& call, double scale) {
+    using Plain = Vectors<S, T>;
+    const int64_t group = call.group(), rows = call.rows(P::kStrip, P::kRows);
+    const int64_t blocks = rows ? (call.queries + rows - 1) / rows : 0, each = group * blocks;
+    int64_t cost = call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
+    share(call.batch * call.key_heads * each, 1, call.threads, cost, [&](int64_t from, int64_t to) {
+        typename P::Unit unit(call.unit);
+        std::optional<Forward<S, T, P>> fast;
+        std::optional<Forward<S, T, Plain>> plain;
+        Directions<S, T> directions(call.key_directions, call.keys, call.dim);
+        for (int64_t at = from; at < to;) {
+            int64_t head = at / each, stop = std::min(to, (head + 1) * each);
+            int64_t item = head / call.key_heads, key_head = head % call.key_heads, size = call.length(item);
+            const View own_key = directions.of(call.key, item, key_head, 0, size);
+            auto key = Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1);
+            auto value = Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1);
+            bool calm = !call.bias.at && value.largest <= T(kSmallValue * kSmallValue);
+            T longest = calm ? key.longest : -kNever<T>;
+            auto go_through = [&](auto& way) {
+                if (!way) way.emplace(call, scale, rows);
+                way->begin(own_key, item, key_head, longest);
+                for (; at < stop; ++at) {
+                    int64_t within = at % each;
+                    way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows));
+                }
+            };
+            if (unit.held && key.fits && value.fits)
+                go_through(fast);
+            else
+                go_through(plain);
+        }
+    });
+}
+
+}  // namespace dot
