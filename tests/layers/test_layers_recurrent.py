@@ -148,3 +148,26 @@ def test_inputs_of_another_width_are_refused(cell, steps, width):
     state = tuple(torch.zeros(2, 1, 5) for _ in range(recur.parts))
     with pytest.raises(ShapeError, match=f"inputs are {width} wide, as \\(2, {steps}, {width}\\); expected 3"):
         recur(torch.zeros(2, steps, width), state)
+
+
+@pytest.mark.parametrize("cell", ("gru", "lstm"))
+def test_who_listens_to_a_layer_or_a_cell_is_called_in_whole_sequences_too(cell):
+    """What a hook makes of an output counts, as it does step by step."""
+    torch.manual_seed(0)
+    inputs, lengths = torch.randn(3, 5, 7), torch.tensor([5, 2, 3])
+    recurrence, encoder = Recurrence(cell, 7, 2), BidirectionalEncoder(cell, 7, 2)
+    state = (torch.zeros(3, 1, 2),) * recurrence.parts
+
+    def lessen(module, given, out):
+        return (out[0] / 2, *out[1:]) if isinstance(out, tuple) else out / 2
+
+    plain, _ = encoder(inputs, lengths)
+    recurrence.each[0].register_forward_hook(lessen)
+    next(one for one in encoder.modules() if isinstance(one, torch.nn.RNNBase)).register_forward_hook(
+        lambda module, given, out: (torch.nn.utils.rnn.PackedSequence(out[0].data / 2, *out[0][1:]), out[1])
+    )
+    torch.testing.assert_close(encoder(inputs, lengths)[0], plain / 2)
+    whole, _ = recurrence(inputs, state)
+    for step in range(5):
+        one, state = recurrence(inputs[:, step : step + 1], state)
+        torch.testing.assert_close(whole[:, step : step + 1], one)

@@ -155,6 +155,12 @@ class Recurrence(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         if inputs.shape[0] == 0 or inputs.shape[1] == 0:
             return inputs.new_zeros(*inputs.shape[:2], self.hidden_dim), state
+        if is_hooked(cell):  # somebody listens to each step
+            outputs = []
+            for one in inputs.split(1, dim=1):
+                output, state = self._step(cell, one, state, F.linear)
+                outputs.append(output)
+            return torch.cat(outputs, dim=1), state
         if len(state) == 1 and kernel.by_hand(inputs):  # torch's LSTM without padding is one fused call
             return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
         outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
@@ -187,7 +193,7 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
         dim = int(layer.hidden_size)  # type: ignore[arg-type]
         final = inputs.new_zeros(2, batch, dim)
         return inputs.new_zeros(batch, positions, 2 * dim), (final,) * (2 if isinstance(layer, nn.LSTM) else 1)
-    if kernel.by_hand(inputs) and (lengths is not None or isinstance(layer, nn.GRU)):
+    if kernel.by_hand(inputs) and (lengths is not None or isinstance(layer, nn.GRU)) and not is_hooked(layer):
         lengths, none = _or_whole(inputs, lengths), inputs.new_zeros(batch, int(layer.hidden_size))  # type: ignore[arg-type]
         first = (none,) * (2 if isinstance(layer, nn.LSTM) else 1)
         ways = [
