@@ -187,6 +187,32 @@ def test_large_scores_and_scores_that_keep_rising(dtype):
     agrees(query, key.flip(2), value, scale=20.0)
 
 
+@pytest.mark.parametrize(
+    "which", ({}, {"causal": True, "offset": 2100}, {"window": (1031, 59), "offset": 1200}), ids=str
+)
+@pytest.mark.parametrize("scale", (0.3, -0.7, 0.0))
+def test_more_keys_than_are_held_at_once(dtype, which, scale):
+    """Three blocks of 1,024, the last ending amid a group, or two that queries see parts of."""
+    agrees(*sides(1, 2, 1, 67, 2203, 61, 43, dtype), **(which | {"scale": scale}))
+    query, key, value = sides(1, 1, 1, 33, 2203, 32, 32, dtype)
+    key = (key * torch.linspace(0, 8, 2203)[:, None]).to(dtype)
+    agrees(query, key, value, **(which | {"scale": scale}))
+
+
+def test_nan_among_many_keys_stays_with_the_rows_that_see_it(dtype):
+    query, key, value = sides(1, 1, 1, 70, 2203, 64, 33, dtype)
+    which = PLAIN | {"causal": True, "offset": 1000}
+    clean, _ = half.forward(query, key, value, **which)
+    for place in (3, 1037):  # in the first block of keys, and in the second
+        marked = key.clone()
+        marked[0, 0, place, 5] = torch.nan
+        context, logs = half.forward(query, marked, value, **which)
+        sees = torch.arange(70) + 1000 >= place
+        assert context[0, 0, sees].isnan().all()
+        assert logs[0, 0, sees].isnan().all()
+        assert torch.equal(context[0, 0, ~sees], clean[0, 0, ~sees])
+
+
 def test_threads_change_no_bit_and_torchs_products_work_beside_it(dtype):
     query, key, value = sides(1, 3, 1, 700, 701, 64, 64, dtype)
     left = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)).bfloat16()

@@ -1,6 +1,6 @@
 // How half.cpp attends from one block of queries.
 //
-// A block takes its scores of up to 512 keys and their maxima, the weights, and the products with values one after the
+// A block takes its scores of up to 1,024 keys and their maxima, the weights, and the products with values one after the
 // other: interleaved, the unit and the vectors gain nothing where no other thread shares the core. What is held between
 // is more than the first cache has, and fetching it is what most of the time goes to. More keys come in blocks, with the
 // running maximum and sum of Milakov & Gimelshein (2018).

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kTile = 1024;               // bytes: 16 rows of 64
 constexpr int64_t kKeys = 32, kQueries = 32;  // two tiles of each
-constexpr int64_t kGroups = 16;               // groups of kKeys whose scores are held
+constexpr int64_t kGroups = 32;               // groups of kKeys whose scores are held
 constexpr int64_t kLanes = 16;
 constexpr float kLogTwo = 0.693147180559945309f;
 
