@@ -156,11 +156,11 @@ class Recurrence(nn.Module):
         if inputs.shape[0] == 0 or inputs.shape[1] == 0:
             return inputs.new_zeros(*inputs.shape[:2], self.hidden_dim), state
         if is_hooked(cell):  # somebody listens to each step
-            outputs = []
+            each = []
             for one in inputs.split(1, dim=1):
                 output, state = self._step(cell, one, state, F.linear)
-                outputs.append(output)
-            return torch.cat(outputs, dim=1), state
+                each.append(output)
+            return torch.cat(each, dim=1), state
         if len(state) == 1 and kernel.by_hand(inputs):  # torch's LSTM without padding is one fused call
             return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
         outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
