@@ -136,6 +136,14 @@ def test_the_score_by_the_loop_and_as_it_is_written(learned, prepared, dtype):
     )
 
 
+def test_weights_are_nan_where_a_key_is():
+    query, key, value = (one.detach() for one in inputs(1, 2, 2, 61, 67, 5, 3))
+    key[0, 1, 7, 2] = torch.nan
+    attended = attend(query, key, value, score="cosine")
+    assert attended.context[0, 1].isnan().all() and attended.context[0, 0].isfinite().all()
+    assert attended.weights[0, 1].isnan().all() and attended.weights[0, 0].isfinite().all()
+
+
 def test_there_is_no_second_derivative():
     query, key, value = inputs(1, 2, 2, 61, 67, 5, 3)
     (slope,) = torch.autograd.grad(called((query, key, value), ALL, BOTH, 7.0).square().sum(), query, create_graph=True)

@@ -278,10 +278,9 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
 
     def scores(part: slice) -> Tensor:
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
-        asked, heard = (
-            unit(one) if undivided else one for one, undivided in zip((left, right), directions, strict=True)
-        )
-        return _biased(call, formula(asked[..., part, :], _for_all_heads(call, heard), factor), part)
+        asked, heard = left[..., part, :], _ready(call).projected if directions[1] else right
+        asked = unit(asked) if directions[0] else asked
+        return _biased(call, formula(asked, _for_all_heads(call, heard), factor), part)
 
     source = _again(call, scores, seen, spoiled, left, right, observed=observed)
     return Attended(context, statistics=made, source=source)
