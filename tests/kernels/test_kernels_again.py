@@ -50,6 +50,19 @@ def test_a_sum_and_its_norm(more, monkeypatch):
     agree(both, leaf(5, 11), layer.weight)
 
 
+@needs_compiler
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_norm_of_what_needs_no_gradient(bias, monkeypatch):
+    monkeypatch.setattr(norm, "_LEAST", 1)
+    layer = nn.LayerNorm(11, bias=bias)
+
+    def both(*_):
+        summed, normed = norm.sum_and_norm(layer, leaf(5, 11).detach(), leaf(5, 11).detach())
+        return normed.sin() * summed
+
+    agree(both, *layer.parameters())
+
+
 @pytest.mark.parametrize("key", [lambda x: x, lambda x: x.flip(-1) * x], ids=["same", "made"])
 def test_additive_scores(key):
     agree(lambda x, vector: additive_pairs(x, key(x), vector), leaf(2, 67, 32), leaf(32))

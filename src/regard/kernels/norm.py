@@ -134,7 +134,8 @@ def _by_formula(
             given = [one if one is None else one.detach().requires_grad_(one.requires_grad) for one in given]
         summed, normed = _formula(*given, epsilon)  # type: ignore[arg-type, call-arg]
         asked = [one for one, asks in zip(given, wanted, strict=False) if asks and one is not None]
-        outputs = [normed] if past is None else [summed, normed]
-        upstream = [above] if past is None else [past, above]
-        found = iter(torch.autograd.grad(outputs, asked, upstream, create_graph=create))
+        both = ((summed, past), (normed, above))  # a sum of what needs no gradient has none, whatever comes back to it
+        known = [(one, upstream) for one, upstream in both if upstream is not None and one.requires_grad]
+        outputs, upstreams = zip(*known, strict=True)
+        found = iter(torch.autograd.grad(outputs, asked, upstreams, create_graph=create))
     return tuple(next(found) if asks else None for asks in wanted[:4])
