@@ -30,19 +30,21 @@ void forward(int64_t items, int64_t queries, int64_t keys, int64_t wide, int64_t
     });
 }
 
-// Writes da and db, adds the sums of g r to dv. Threads share hidden units, so that no two write to one place.
+// Writes da and db, or adds to what stands there, and adds the sums of g r to dv. Threads share hidden units, so that no
+// two write to one place.
 template <typename T>
 void backward(int64_t items, int64_t queries, int64_t keys, int64_t wide, int64_t threads, const T* a, const T* b,
-              const T* kept, const T* v, const T* g, T* da, T* db, T* dv) {
+              const T* kept, const T* v, const T* g, T* da, T* db, T* dv, bool add) {
     share(wide, kLanes<T>, threads, items * queries * keys * wide, [=](int64_t begin, int64_t end) {
         pairs::Sides<T> sides;
         std::vector<Vec<T>> scratch(pairs::scratch_of<T>(keys, wide));
         for (int64_t item = 0; item < items; ++item) {
             int64_t row = item * queries * wide, column = item * keys * wide;
             sides.make(queries, keys, wide, 0, queries, begin, end, a + row, b + column, kept ? kept + column : kept);
-            (sides.exponential ? pairs::back<T, true, false> : pairs::back<T, false, false>)(
-                queries, keys, wide, begin, end, sides.x, sides.y, v, g + item * queries * keys, keys, da + row,
-                db + column, dv, scratch.data());
+            const auto written = sides.exponential ? pairs::back<T, true, false> : pairs::back<T, false, false>;
+            const auto added = sides.exponential ? pairs::back<T, true, true> : pairs::back<T, false, true>;
+            (add ? added : written)(queries, keys, wide, begin, end, sides.x, sides.y, v, g + item * queries * keys,
+                                    keys, da + row, db + column, dv, scratch.data());
         }
     });
 }
@@ -67,8 +69,8 @@ bool keep(int64_t size, const T* b, T* to) {
     }                                                                                                                 \
     extern "C" void additive_backward_##NAME(int64_t items, int64_t queries, int64_t keys, int64_t wide,              \
                                              int64_t threads, const T* a, const T* b, const T* kept, const T* v,      \
-                                             const T* g, T* da, T* db, T* dv) {                                       \
-        backward<T>(items, queries, keys, wide, threads, a, b, kept, v, g, da, db, dv);                               \
+                                             const T* g, T* da, T* db, T* dv, bool add) {                             \
+        backward<T>(items, queries, keys, wide, threads, a, b, kept, v, g, da, db, dv, add);                          \
     }                                                                                                                 \
     extern "C" bool additive_keep_##NAME(int64_t size, const T* b, T* to) { return keep<T>(size, b, to); }
 

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from regard.kernels import additive_products, compiler
+from regard.kernels import additive_keys, additive_products, compiler
 from regard.kernels.again import apart
 from regard.kernels.calls import is_real
 
@@ -105,21 +105,32 @@ def additive_scores(
         vector: v.
         formula: the same as torch's own operations, for derivatives of derivatives.
         prepared: the keys were made ready for many calls: their exponentials are kept while this tensor lives, so that
-            a decoder's next step finds them.
+            a decoder's next step finds them; and what comes back to them from all steps is added up in one table.
 
     The scores differ from the formula's by some units in the last place of `Σ|v|`, gradients likewise.
     """
-    scores: Tensor = _Scores.apply(query, key, vector, formula, prepared)
+    few = prepared and query.shape[-2] < MANY
+    shared = additive_keys.ticket_of(key) if few and loop("additive", "backward", key.dtype) else None
+    scores: Tensor = _Scores.apply(query, key, vector, formula, few, *(shared or (None, None)))
     return scores
 
 
 class _Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, formula: Any, prepared: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        vector: Tensor,
+        formula: Any,
+        keeps: bool,
+        gathered: additive_keys.Gathered | None,
+        ticket: Tensor | None,
+    ) -> Tensor:
         run = loop("additive", "forward", query.dtype)
-        kept = kept_of(key, run is not None) if prepared and query.shape[-2] < MANY else None
+        kept = kept_of(key, run is not None) if keeps else None
         ctx.save_for_backward(query, key, vector, kept)
-        ctx.formula = formula
+        ctx.formula, ctx.gathered = formula, gathered
         if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
             with torch.autocast(query.device.type, enabled=False):
                 return additive_products.scores(query, key, vector)
@@ -137,7 +148,8 @@ class _Scores(torch.autograd.Function):
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         # A backward pass within autocast would narrow what the forward pass has widened.
         with torch.autocast(given.device.type, enabled=False):
-            return *_Scores.gradients(ctx, given), None, None
+            found = _Scores.gradients(ctx, given)
+        return *found, None, None, None, None if ctx.gathered is None else given.new_zeros(())
 
     @staticmethod
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
@@ -152,9 +164,15 @@ class _Scores(torch.autograd.Function):
         run = loop("additive", "backward", query.dtype)
         if run:
             a, b, v = padded(query), padded(key), padded(vector)
-            into = torch.empty_like(a), torch.empty_like(b), torch.zeros_like(v)
-            run(*sizes(a, b), *addresses(a, b, kept, v, given, *into))
+            if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the ticket hands the keys' gradient on
+                table, adds = ctx.gathered.table(b)
+            else:
+                table, adds = torch.empty_like(b), False
+            into = torch.zeros_like(a) if adds else torch.empty_like(a), table, torch.zeros_like(v)
+            run(*sizes(a, b), *addresses(a, b, kept, v, given, *into), adds)
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
+            if ctx.gathered is not None:
+                into_key = None
         elif kept is None and additive_products.serves(query, key, vector, backward=True):
             return additive_products.gradients(query, key, vector, given)
         else:
@@ -281,10 +299,10 @@ def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
 # --- the compiled loops ---------------------------------------------------------------------------------------------
 
 _SIZES, _ATTEND = (ctypes.c_int64,) * 5, (ctypes.c_void_p, ctypes.c_double, ctypes.c_double)
-# What a loop is given before the addresses, and how many these are.
-_TAKES = {
+# What a loop is given before the addresses, how many these are, and what comes behind them.
+_TAKES: dict[str, tuple[Any, ...]] = {
     "additive_forward": (_SIZES, 5),
-    "additive_backward": (_SIZES, 8),
+    "additive_backward": (_SIZES, 8, ctypes.c_bool),
     "additive_keep": (_SIZES[:1], 2),
     "additive_attend_forward": (_ATTEND, 9),
     "additive_attend_backward": (_ATTEND, 15),
@@ -300,8 +318,8 @@ def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 @functools.cache
 def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
     run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
-    before, addresses = _TAKES[name]
-    run.argtypes = [*before, *(ctypes.c_void_p,) * addresses]
+    before, addresses, *behind = _TAKES[name]
+    run.argtypes = [*before, *(ctypes.c_void_p,) * addresses, *behind]
     run.restype = ctypes.c_bool if name == "additive_keep" else None
     return run
 

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import compiler
+from regard.kernels.calls import is_readable
 
 _LEAST, _SIDE = 2**27, 128
 """Multiplications, and rows, columns and depth, from which on the unit is faster, measured."""
@@ -54,7 +55,8 @@ def serves(left: Tensor, right: Tensor) -> bool:
 
 
 def _is_dense(matrix: Tensor) -> bool:
-    return 1 in matrix.stride() and not matrix.is_neg()
+    mapped = torch._C._functorch.is_legacy_batchedtensor(matrix)  # many gradients at once
+    return is_readable(matrix) and not mapped and not matrix.is_neg() and 1 in matrix.stride()
 
 
 def product(
@@ -68,7 +70,7 @@ def product(
     """`left right + bias`.
 
     Args:
-        left: of numbers that are real and at hand (`calls.is_real`), as all of these.
+        left: any; what is no matrix at hand is left to torch.
         right: likewise.
         bias: added to each row.
         factor: a power of two, by which the left side's numbers are multiplied meanwhile.
