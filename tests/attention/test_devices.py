@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import regard
+from regard import masks
 from regard.attention.heads import CrossHeads, Keys, Sight
 from regard.errors import ShapeError
 
@@ -32,3 +33,14 @@ def test_of_what_a_stack_looks_at():
     keys = torch.ones(2, 4, 257, 16, device="meta")
     with pytest.raises(RuntimeError, match="device"):
         heads(heads.ask(torch.ones(2, 257, 64)), Keys(keys, keys), Sight())
+
+
+@pytest.mark.parametrize("make", [masks.padding, masks.ragged])
+@pytest.mark.parametrize("given", [[3, 0, 7], torch.tensor([3, 0, 7])], ids=["list", "tensor"])
+def test_torch_s_default_device_takes_no_lengths_away(make, given):
+    query = torch.randn(3, 7, 5)
+    wanted = regard.attend(query, query, query, mask=make(given)).context
+    with torch.device("meta"):
+        found = regard.attend(query, query, query, mask=make(given)).context
+    assert found.device.type == "cpu"
+    assert torch.equal(found, wanted)

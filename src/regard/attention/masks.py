@@ -313,7 +313,7 @@ def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | Non
     if keep is not None:
         _check_bool("padding(keep=…)", keep)
         return Padding(None, keep)
-    lengths = torch.as_tensor(lengths)
+    lengths = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     if lengths.ndim == 2:
         raise MaskError(
             f"lengths are one number an item, but their shape is {tuple(lengths.shape)}; for a (batch, keys) mask "
@@ -330,10 +330,10 @@ def ragged(lengths: Tensor | Sequence[int]) -> Mask:
     Args:
         lengths: (batch,), the first that many positions are real.
     """
-    lengths = torch.as_tensor(lengths)
-    if lengths.ndim != 1:
-        raise MaskError(f"lengths are one number an item, but their shape is {tuple(lengths.shape)}")
-    return Ragged(_whole("ragged(lengths)", lengths))
+    numbers = _whole("ragged(lengths)", lengths)
+    if numbers.ndim != 1:
+        raise MaskError(f"lengths are one number an item, but their shape is {tuple(numbers.shape)}")
+    return Ragged(numbers)
 
 
 def prefix(n: int | Int[Tensor, "*batch"] | Sequence[int]) -> Mask:
@@ -369,7 +369,8 @@ def _check_anchor(anchor: str) -> str:
 
 
 def _whole(what: str, given: Any) -> Tensor:
-    numbers = torch.as_tensor(given)
+    # as_tensor alone would take it to torch's default device.
+    numbers = given if isinstance(given, Tensor) else torch.as_tensor(given, device="cpu")
     if numbers.numel() and (numbers.dtype == torch.bool or numbers.is_floating_point()):
         raise MaskError(f"{what} takes whole numbers; they are {numbers.dtype}")
     return numbers if numbers.numel() else numbers.long()
