@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import regard
 from regard.attention.functional import unit
 
 
@@ -40,3 +41,14 @@ def test_vectors_without_direction_and_very_long_ones():
 
 def test_half_precision_is_widened():
     assert unit(vectors(torch.float32).detach().bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_query_that_is_no_vector_says_so(bad):
+    """Not that it has no direction: its weights would then be those of a query of zeros."""
+    query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
+    query[1, 3, 2] = bad
+    attended = regard.attend(query, key, key, score="cosine", refocus=lambda weights: weights)
+    assert attended.context.isnan().all(-1).nonzero().tolist() == [[1, 3]]
+    assert attended.weights.isnan().all(-1).nonzero().tolist() == [[1, 3]]
+    assert attended.context.isnan().sum() == 3

@@ -210,7 +210,7 @@ def _unit_formula(vectors: Tensor) -> Tensor:
         # The square of 1e20 is no float32: long vectors are shortened first, which leaves their direction.
         vectors = vectors / vectors.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    has_direction = length > _NO_DIRECTION
+    has_direction = ~(length <= _NO_DIRECTION)  # what holds a NaN or inf has none either, and says so
     return torch.where(has_direction, vectors / torch.where(has_direction, length, 1.0), 0.0)
 
 
