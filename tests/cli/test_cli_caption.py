@@ -68,8 +68,8 @@ def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_pa
     np.testing.assert_allclose(looks.sum((1, 2)), 1, atol=1e-4)
     assert set(fault) == {"image", "error"} and "this is no picture" in fault["error"]
     assert (
-        "the beam is 99 hypotheses, and the vocabulary has"
-        in regard("caption", captions, folder, "--beam", 99, code=2).stderr
+        "the beam is 9999 hypotheses, and the vocabulary has"
+        in regard("caption", captions, folder, "--beam", 9999, code=2).stderr
     )
     assert "choose --format jsonl" in regard("caption", captions, folder, "--looks", code=2).stderr
 

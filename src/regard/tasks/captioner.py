@@ -87,7 +87,7 @@ class PictureCaptioner:
             beam: hypotheses kept at each step; 1 is greedy.
 
         Raises:
-            ConfigError: the beam is wider than the vocabulary.
+            ConfigError: the beam is wider than the vocabulary, and than 128.
         """
         settings = SearchSettings(beam=beam)
         check_beam(settings, len(self.tokenizer))
