@@ -126,7 +126,7 @@ class Translator:
 
         Raises:
             DataError: a text is not valid Unicode; the message names its line.
-            ConfigError: the beam is wider than the target vocabulary.
+            ConfigError: the beam is wider than the target vocabulary, and than 128.
         """
         search = search or self.settings.search
         check_beam(search, len(self.target))
