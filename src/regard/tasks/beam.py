@@ -3,7 +3,6 @@
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError
 
-
 _ALWAYS = 128  # hypotheses that any machine holds: to find all answers of a small vocabulary is a fair wish
 
 
