@@ -69,6 +69,15 @@ def test_long_captions_are_cut_and_an_endless_source_goes_on_counting() -> None:
     assert (given.load([0]).words_out > 3).sum() == 2
 
 
+def test_a_caption_that_is_cut_teaches_no_end_there() -> None:
+    """It was learned that captions end after `longest` words."""
+    given = batches(Listed(("a b c d",), ("e",), ("f g",)), endless=True, longest=2, batch=3)
+    a, b, e, f, g = (given.tokenizer.encode(text).ids[0] for text in "abefg")
+    batch = given.load([0, 1, 2])
+    assert batch.words_in.tolist() == [[2, a, b], [2, e, 0], [2, f, g]]
+    assert batch.words_out.tolist() == [[a, b, UNTOLD], [e, 3, UNTOLD], [f, g, 3]]
+
+
 def test_words_of_names_are_those_that_begin_within_them() -> None:
     box = (0.0, 0.0, 3.0, 3.0)
     english = Captioned(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from regard.data.images.json_file import read_json
 from regard.data.images.source import pictures
 from regard.errors import ConfigError, DataError, RunError
 from regard.tasks.captioner import END_WORD, PictureCaptioner, load_captioner
@@ -206,10 +208,35 @@ def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
     assert (captioner.see(tmp_path / "3.png") == shown.pixels).all()
 
 
-def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
+def with_features(tmp_path: Path) -> dict[str, Any]:
     tree = folder_of(tmp_path)
-    tree["captions"] = {**tree["captions"], "features": str(tmp_path / "features")}
-    tree["model"] = {**tree["model"], "encoder": {"kind": "features", "width": 5}}
+    captions = {**tree["captions"], "features": str(tmp_path / "features")}
+    return {**tree, "captions": captions, "model": {**tree["model"], "encoder": {"kind": "features", "width": 5}}}
+
+
+@pytest.mark.parametrize("tree_of", [folder_of, with_features])
+def test_the_file_of_captions_is_read_once_for_each_part(
+    tree_of: Callable[[Path], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its words were read out of a file that was parsed twice more; one of a public split holds half a million."""
+    read: list[Path] = []
+
+    def counted(path: Path) -> Any:
+        read.append(path)
+        return read_json(path)
+
+    monkeypatch.setattr("regard.data.images.folder.read_json", counted)
+    tree = tree_of(tmp_path)
+    said: list[str] = []
+    prepared = TASK.data(
+        check(CaptioningSettings, {**tree, "captions": {**tree["captions"], "longest": 3}}), None, said.append
+    )
+    assert len(read) == 2 and len(prepared.tokenizer) == 4 + 7
+    assert said == ["2 captions have more than 3 words; what is behind them is not learned (captions.longest)"]
+
+
+def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
+    tree = with_features(tmp_path)
     fit(check(CaptioningSettings, tree, also=TASK.faults), tmp_path / "run", progress="silent")
     captioner = load_captioner(tmp_path / "run")
     [one] = captioner.stream([tmp_path / "features" / "3.npy"])

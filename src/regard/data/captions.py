@@ -29,7 +29,7 @@ class CaptionBatch:
     Attributes:
         pictures: pixels `(batch, size, size, 3)`, uint8; or features, see `models.captioner_settings.Features`.
         words_in: the begin mark and the words.
-        words_out: the words and the end mark; `UNTOLD` behind it.
+        words_out: the words and the end mark, which a caption that was cut does not have; `UNTOLD` behind it.
     """
 
     pictures: Num[Tensor, "batch rows columns width"]
@@ -60,19 +60,27 @@ class CaptionBatch:
         return [(rows, int(steps[-1])) for rows, steps in each]
 
     @staticmethod
-    def of(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> "CaptionBatch":
+    def of(
+        pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]], longest: int | None = None
+    ) -> "CaptionBatch":
         """Pictures of one size, and the ids of their words without marks.
+
+        Args:
+            pictures: one a caption.
+            captions: of any lengths.
+            longest: words of a caption at most. One that is cut there does not end there: it tells no end mark.
 
         Raises:
             DataError: features of several sizes, which cannot be trained on together.
         """
         if len(shapes := {picture.shape for picture in pictures}) > 1:
             raise DataError(f"pictures of one batch have shapes {sorted(shapes)}; features must all be of one shape")
-        steps = max(len(ids) for ids in captions) + 1
-        read, said = np.full((len(captions), steps), PADDING), np.full((len(captions), steps), UNTOLD)
-        for row, ids in enumerate(captions):
+        cut = [ids[:longest] for ids in captions]
+        steps = max(len(ids) for ids in cut) + 1
+        read, said = np.full((len(cut), steps), PADDING), np.full((len(cut), steps), UNTOLD)
+        for row, (ids, whole) in enumerate(zip(cut, captions, strict=True)):
             read[row, : len(ids) + 1] = [BEGIN, *ids]
-            said[row, : len(ids) + 1] = [*ids, END]
+            said[row, : len(ids) + 1] = [*ids, END if len(ids) == len(whole) else UNTOLD]
         return CaptionBatch(torch.from_numpy(np.stack(pictures)), torch.from_numpy(read), torch.from_numpy(said))
 
 
@@ -105,7 +113,7 @@ class CaptionBatches:
         shown = [self.pictures[number if self.endless else number % count] for number in indices]
         texts = [one.captions[number // count % len(one.captions)] for one, number in zip(shown, indices, strict=True)]
         return CaptionBatch.of(
-            [one.pixels for one in shown], [self.tokenizer.encode(text).ids[: self.longest] for text in texts]
+            [one.pixels for one in shown], [self.tokenizer.encode(text).ids for text in texts], self.longest
         )
 
 

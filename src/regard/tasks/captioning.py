@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.data.captions import CaptionBatch, CaptionBatches
 from regard.data.images.captioned import Pictures
+from regard.data.images.features import FeaturePictures
 from regard.data.images.folder import FolderPictures
 from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
@@ -65,11 +66,12 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
         )
     training, own = pictures_of(settings, "training", settings.seed), settings.captions
     endless = not isinstance(settings.data, CaptionedFolder)
+    texts = list(_texts(training))
     if saved is None:
-        tokenizer = train_tokenizer("words", _texts(settings, training), own.vocabulary_size, lower=own.lower)
+        tokenizer = train_tokenizer("words", texts, own.vocabulary_size, lower=own.lower)
     else:
         tokenizer = load_tokenizer(saved)
-    if long := sum(len(tokenizer.encode(text).ids) > own.longest for text in _texts(settings, training)):
+    if long := sum(len(tokenizer.encode(text).ids) > own.longest for text in texts):
         say(
             f"{long} captions have more than {own.longest} words; what is behind them is not learned (captions.longest)"
         )
@@ -77,11 +79,11 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
     return Captions(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
 
 
-def _texts(settings: CaptioningSettings, training: Pictures) -> Iterator[str]:
+def _texts(training: Pictures) -> Iterator[str]:
     """Captions that make the vocabulary: all of a folder, whose pictures need not be read; some of made scenes."""
-    if isinstance(settings.data, CaptionedFolder):
-        folder = FolderPictures(settings.data, "training")
-        return (text for number in range(len(folder)) for text in folder.captions(number))
+    source = training.pictures if isinstance(training, FeaturePictures) else training
+    if isinstance(source, FolderPictures):
+        return (text for number in range(len(source)) for text in source.captions(number))
     return (text for number in range(min(_COUNTED, len(training))) for text in training[number].captions)
 
 
