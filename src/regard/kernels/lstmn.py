@@ -5,8 +5,8 @@ the inputs. As a graph of small operations it spends its time on making the grap
 copy the tape. Here the tapes are two buffers that the steps fill, both directions are plain loops over them, and the
 scores' tables `(batch, slots, attention)` are made again on the way back, so that memory grows with the length alone.
 
-Everywhere `tanh(x) = 2 σ(2x) − 1`: a processor computes σ in a third of the time. The factor 2 is in the projections
-that are given, and what is constant over the slots falls out of the softmax.
+These tables hold σ in the place of tanh, `tanh(x) = 2 σ(2x) − 1`: the factor 2 is in the projections that are given,
+and what is constant over the slots falls out of the softmax.
 """
 
 from typing import Any, NamedTuple
