@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -85,6 +86,64 @@ def test_two_programs_do_not_write_one_file(tmp_path):
         with pytest.raises(DataError, match="another program"), GrowingFile(tmp_path / "out", ORIGIN):
             pass
     assert (tmp_path / "out").read_text() == "a\n"
+
+
+def test_a_program_that_ends_meanwhile_is_not_gone_on_after(tmp_path, monkeypatch):
+    """Opened as a part, locked as the finished file: that was cut to what had been kept, or refused as strange."""
+    fcntl = pytest.importorskip("fcntl")
+    path, lock = tmp_path / "out", fcntl.flock
+    first = GrowingFile(path, ORIGIN).__enter__()
+    first.write("a\n")
+    first.keep(1, 0)
+    first.write("b\n")
+
+    def late(file, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.__exit__(None, None, None)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with GrowingFile(path, ORIGIN) as second:
+        assert second.items == 0 and path.read_text() == "a\nb\n"
+        second.write("c\n")
+    assert path.read_text() == "c\n" and os.listdir(tmp_path) == ["out"]
+
+
+def test_many_programs_at_once(tmp_path):
+    """Two that began at the same moment ended in a FileExistsError, with the state of the wrong one."""
+    pytest.importorskip("fcntl")
+    together, strange = threading.Barrier(6), []
+
+    def start():
+        for number in range(40):
+            together.wait()
+            try:
+                grow(tmp_path / f"out{number}", 7)
+            except DataError as error:
+                strange.extend([error] if "another program" not in str(error) else [])
+            except Exception as error:
+                strange.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not strange
+    whole = "".join(f"line {item} é\n" for item in range(7))
+    assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == [whole] * 40
+
+
+def test_a_start_that_was_killed_at_once_is_begun_again(tmp_path):
+    (tmp_path / "out.part").touch()
+    assert grow(tmp_path / "out", 4) == (0, 0)
+    (tmp_path / "out.part.json").write_text(
+        '{"items": 9, "marked": 0, "bytes": 81, "origin": {}}'
+    )  # of a finished file
+    assert grow(tmp_path / "out", 4) == (0, 0) and os.listdir(tmp_path) == ["out"]
+    (tmp_path / "out.part").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        grow(tmp_path / "out", 4)
 
 
 def test_a_link_stays_a_link(tmp_path):

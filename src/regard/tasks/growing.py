@@ -47,14 +47,13 @@ class GrowingFile:
 
     def __enter__(self) -> "GrowingFile":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.part.exists():
-            self._file = open(self.part, "r+b")  # noqa: SIM115 - closed on leaving
-            self._lock()
-            self._go_on()
+        while not (begun := self._begin()) and not self._take():
+            pass
+        # Of an empty part nothing can be lost, whatever was said of it.
+        if begun or not self.part.stat().st_size:
+            self._say_how_far()
         else:
-            self._say_how_far()  # before the part, so that a part without it is somebody else's
-            self._file = open(self.part, "xb")  # noqa: SIM115
-            self._lock()
+            self._go_on()
         return self
 
     def write(self, text: str) -> None:
@@ -76,16 +75,40 @@ class GrowingFile:
         if error is None:
             self._sync()
         if fcntl is None:
-            self._file.close()  # Windows renames no open file
+            self._file.close()  # Windows renames and removes no open file
+        # The lock goes last: who opened the part before finds by then that it is gone, see `_take`.
         if error is None:
             os.replace(self.part, self.path)
-        self._file.close()  # and lets the lock go, when no other program can take the finished file for a part
-        if error is None:
-            sync_folder(self.path.parent)
-            self.state.unlink()
+            self.state.unlink(missing_ok=True)
         elif self.items == 0 or isinstance(error, RegardError):  # which would come again at the same place
             self.part.unlink()
-            self.state.unlink()
+            self.state.unlink(missing_ok=True)
+        self._file.close()
+        if error is None:
+            sync_folder(self.path.parent)
+
+    def _begin(self) -> bool:
+        """Make the part, unless there is one."""
+        try:
+            self._file = open(self.part, "xb")  # noqa: SIM115 - closed on leaving
+        except FileExistsError:
+            return False
+        self._lock()
+        return True
+
+    def _take(self) -> bool:
+        """Open the part that is there; False if it is gone before it is ours, by a program that has come to its end."""
+        try:
+            self._file = open(self.part, "r+b")  # noqa: SIM115 - closed on leaving
+            self._lock()
+            if os.path.samestat(os.fstat(self._file.fileno()), self.part.stat()):
+                return True
+        except FileNotFoundError:
+            if self.part.is_symlink():  # to nothing
+                raise
+        if self._file is not None:
+            self._file.close()
+        return False
 
     def _go_on(self) -> None:
         assert self._file is not None
