@@ -11,15 +11,18 @@ from regard.kernels import compiler, local
 WINDOW = 5
 
 
-@pytest.fixture(params=["copied", "blocks", "dense", pytest.param("compiled", marks=needs_compiler)])
+@pytest.fixture(params=["copied", "bags", "blocks", "dense", pytest.param("compiled", marks=needs_compiler)])
 def way(request, monkeypatch):
-    """Rows copied for two queries at a time; blocks of three queries; products with all rows; the compiled loop."""
+    """Rows copied for two queries at a time; bags of rows; blocks of three queries; all rows; the compiled loop."""
     monkeypatch.setattr(local, "_MANY", 1)
     monkeypatch.setattr(local, "_TIMES", dict.fromkeys(local._TIMES, 99.0 if request.param == "dense" else 0.0))
     monkeypatch.setattr(local, "_BLOCK", 2 * WINDOW * 19)
     monkeypatch.setattr(local, "_SOME", 3)
     monkeypatch.setattr(local, "_SPAN", 99 if request.param == "blocks" else 0)
-    if request.param in ("copied", "blocks"):
+    monkeypatch.setattr(local, "_NARROW", 0 if request.param == "blocks" else WINDOW)
+    if request.param == "copied":  # as half precision is, where no block serves it
+        monkeypatch.setattr(local._Bags, "of", staticmethod(lambda rows, first, window: None))
+    if request.param in ("copied", "bags", "blocks"):
         monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
     elif request.param == "compiled":
         assert compiler.library("local") is not None
@@ -70,14 +73,53 @@ def test_any_strides_and_what_wants_no_gradient(way):
     plain = local.dots(left, rows, first, WINDOW), local.mix(weights, rows, first)
     turned = rows.transpose(0, 1).contiguous().transpose(0, 1)
     spaced = torch.stack((rows, rows), -1).flatten(-2)[..., ::2]
+    beside, near = torch.cat((rows, rows), -1)[..., :19], torch.cat((rows[..., :2], rows), -1)[..., 2:]
+    longer = torch.cat((rows[:, :3], rows, rows[:, :2]), 1)[:, 3:-2]
     aside = first.t().contiguous().t()
-    for other in (turned, spaced):
+    for other in (turned, spaced, beside, near, longer):
         assert torch.equal(local.dots(left.mT.contiguous().mT, other, aside, WINDOW), plain[0])
         assert torch.equal(local.mix(weights.mT.contiguous().mT, other, aside), plain[1])
     one = rows[:1].expand(3, -1, -1)
     assert torch.equal(local.dots(left, one, first, WINDOW), local.dots(left, one.clone(), first, WINDOW))
     local.dots(left.requires_grad_(), rows, first, WINDOW).sum().backward()
     torch.testing.assert_close(left.grad, gathered(rows, first).sum(2))
+
+
+def test_a_single_item_and_rows_that_are_all_one(way):
+    left, rows, weights, first = (tensor.detach()[:1] for tensor in inputs(dtype=torch.float32))
+    for given in (rows, rows[:, :1].expand(-1, 23, -1), rows[:, ::2].repeat(1, 2, 1)[:, :23]):
+        windows = gathered(given, first)
+        expected = torch.einsum("bqd,bqwd->bqw", left, windows), torch.einsum("bqw,bqwd->bqd", weights, windows)
+        torch.testing.assert_close(local.dots(left, given, first, WINDOW), expected[0])
+        torch.testing.assert_close(local.mix(weights, given, first), expected[1])
+
+
+def spied(patch, name):
+    """Where a way of the bags writes its name each time that it is taken."""
+    run, taken = getattr(local._Bags, name), []
+    patch.setattr(local._Bags, name, lambda *given: taken.append(name) or run(*given))
+    return taken
+
+
+def test_which_windows_are_bags():
+    """Narrow ones wherever they lie, and wide ones that lie too far apart to meet their rows in blocks."""
+    for window, apart, kind, expected in (
+        (23, 5, torch.float32, {"dots", "mix"}),
+        (23, 5, torch.float64, {"dots"}),
+        (71, 5, torch.float32, set()),
+        (71, 5, torch.bfloat16, set()),
+        (71, 997, torch.float32, {"dots", "mix"}),
+        (23, 997, torch.float64, {"dots", "mix"}),
+        (23, 997, torch.bfloat16, set()),
+    ):
+        left, rows, weights, _ = inputs(1, 11, 11 * apart + 997, 3, torch.float32)
+        first, weights = apart * torch.arange(11).unsqueeze(0), torch.ones(1, 11, window)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+            used = [spied(patch, name) for name in ("dots", "mix")]
+            local.dots(left.to(kind), rows.to(kind), first, window)
+            local.mix(weights.to(kind), rows.to(kind), first)
+        assert {name for one in used for name in one} == expected
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))

@@ -144,6 +144,16 @@ def test_any_strides(way):
         assert torch.equal(one, other)
 
 
+def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
+    """A weight of e^-86 is a normal number of float32; what the Gaussian leaves of it is none, and counts as 0."""
+    monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    key, value = torch.full((1, 5, 1), -86.0), torch.full((1, 5, 1), 1e37)
+    key[0, 2], value[0, 2] = 0.0, 3.0
+    given = torch.ones(1, 1, 1), key, value, torch.full((1, 1), 2.0), torch.tensor([5])
+    assert look(*given, Window(2.0, 5, 0.0, 1.0)).context.item() > 3.5
+    assert look(*given, Window(2.0, 5, 0.5, 1.0)).context.item() == 3.0
+
+
 @pytest.mark.parametrize("content", (math.nan, math.inf, -math.inf))
 def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way, content):
     left, key, value, _ = (one.detach() for one in inputs())

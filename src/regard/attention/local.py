@@ -4,6 +4,7 @@
 give what `attend` takes: a mask, and for local-p a Gaussian that refocuses the weights. `LocalAttention` is the module.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -104,7 +105,7 @@ class Predictive(nn.Module):
                 if center is not None:
                     return center
             # Of a row that is not finite no number of `hidden` is.
-            elif bool(torch.isfinite(hidden.detach()[..., :1].sum())):
+            elif math.isfinite(hidden.detach()[..., 0].sum().item()):
                 alone = not torch.is_grad_enabled() and local_softmax.is_bare(self.hidden)  # nobody else has `hidden`
                 return lengths.unsqueeze(-1) * self._share(hidden.tanh_() if alone else torch.tanh(hidden))
         return lengths.unsqueeze(-1) * self._share(torch.tanh(self.hidden(finite_rows(query)[0])))

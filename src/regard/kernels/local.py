@@ -1,13 +1,14 @@
 """Products with a window of rows for each query, as local attention has them: no score of any other key is made.
 
 `dots` scores a window's keys, `mix` reads its values, `spread` gives to its rows. Each is the gradient of the other
-two, so they can be differentiated again and again. A compiled loop (`local.cpp`) reads the windows where they lie;
-without a compiler the rows of some queries at a time are copied side by side.
+two, so they can be differentiated again and again. A compiled loop (`local.cpp`) reads the windows where they lie.
+Without a compiler narrow windows are bags of rows, which torch has for the vectors of words and reads where they lie as
+well; queries with wide ones meet their rows in blocks.
 """
 
 import ctypes
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -20,12 +21,15 @@ _TIMES = {"torch": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
 """Of so many queries, products with all rows are faster where these are less than so many times the window's: measured,
 for torch's own calls and for each of the compiled loops."""
 
+_NARROW = 64
+"""Without a compiler windows of up to so many rows are faster one by one than in blocks, as measured."""
+
 _SOME = 32
 _SPAN = 16
 """Without a compiler so many sorted queries at a time meet their rows, if these are at most so many windows."""
 
 _BLOCK = 2**18
-"""Numbers of the rows that are copied side by side: a mebibyte of float32."""
+"""Numbers of the rows of half precision that are copied side by side, to be widened: a mebibyte of float32."""
 
 
 def dots(
@@ -80,11 +84,16 @@ class _Dots(torch.autograd.Function):
             torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
         elif library is not None:
             _run("dots", library, rows, left, rows, first, out)
+        elif (bags := _Bags.of(rows, first, window)) is not None and window <= _NARROW:
+            out = bags.dots(left)
         elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
             asked = blocks.sorted(left)
             for block, of, places in blocks:
-                torch.gather(asked[block] @ _wide(rows[of]).mT, -1, places, out=out[block])
+                products = _wide(rows[of]) @ asked[block].mT  # twice as fast as its transpose
+                torch.gather(products.mT, -1, places, out=out[block])
             out = blocks.unsorted(out)
+        elif bags is not None:
+            out = bags.dots(left)
         else:
             for part, some in _copied(rows, first, window):
                 torch.bmm(some, left.flatten(0, 1)[part].unsqueeze(-1), out=out.view(-1, window, 1)[part])
@@ -110,11 +119,18 @@ class _Mix(torch.autograd.Function):
             torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
         elif library is not None:
             _run("mix", library, rows, weights, rows, first, out)
+        # Torch adds float64 up one number after the other.
+        elif (bags := _Bags.of(rows, first, weights.shape[-1])) is not None and (
+            weights.shape[-1] <= _NARROW and rows.dtype is torch.float32
+        ):
+            out = bags.mix(weights)
         elif (blocks := _Blocks.of(first, rows.shape[1], weights.shape[-1])) is not None:
             weights = blocks.sorted(weights)
             for block, of, places in blocks:
                 torch.mm(blocks.among(weights[block], of, places), _wide(rows[of]), out=out[block])
             out = blocks.unsorted(out)
+        elif bags is not None:
+            out = bags.mix(weights)
         else:
             for part, some in _copied(rows, first, weights.shape[-1]):
                 torch.bmm(weights.flatten(0, 1)[part].unsqueeze(1), some, out=out.flatten(0, 1).unsqueeze(1)[part])
@@ -190,6 +206,50 @@ def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
         return weights
     places = first.unsqueeze(-1) + torch.arange(weights.shape[-1], device="cpu")
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
+
+
+class _Bags(NamedTuple):
+    """Windows as torch's sums of words' vectors have them: a matrix of all rows, and which of them each window holds.
+
+    Attributes:
+        rows: (any, width), the rows of all items and what may lie between them.
+        places: of the windows' rows among these, one window after the other.
+        begins: of the windows among the places.
+        shape: batch, queries, window.
+    """
+
+    rows: Tensor
+    places: Tensor
+    begins: Tensor
+    shape: tuple[int, int, int]
+
+    @staticmethod
+    def of(rows: Tensor, first: Tensor, window: int) -> "_Bags | None":
+        """None where there is nothing to add up, or it would be added up in half precision."""
+        (batch, count, width), (item, row, _) = rows.shape, rows.stride()
+        if not first.numel() or not width or rows.dtype not in (torch.float32, torch.float64):
+            return None
+        if item % width or row % width:
+            rows, item, row = rows.contiguous(), count * width, width
+        item, row = item // width, row // width
+        places = first * row if row != 1 else first
+        if batch > 1 and item:
+            places = places + torch.arange(0, batch * item, item, device="cpu").unsqueeze(-1)
+        places = places.unsqueeze(-1) + row * torch.arange(window, device="cpu")
+        begins = torch.arange(0, places.numel(), window, device="cpu")
+        matrix = rows.as_strided(((batch - 1) * item + (count - 1) * row + 1, width), (width, 1))
+        return _Bags(matrix, places.flatten(), begins, (*first.shape, window))
+
+    def dots(self, left: Tensor) -> Tensor:
+        """Of each query and the rows of its window: what torch has for the gradient of the weights in `mix`."""
+        flat, nothing = left.flatten(0, 1), self.begins[:0]
+        run = torch.ops.aten._embedding_bag_per_sample_weights_backward.default
+        found: Tensor = run(flat, self.rows, self.places, self.begins, nothing, 0)
+        return found.view(self.shape)
+
+    def mix(self, weights: Tensor) -> Tensor:
+        summed = torch.embedding_bag(self.rows, self.places, self.begins, False, 0, False, weights.flatten())[0]
+        return summed.view(*self.shape[:2], self.rows.shape[-1])
 
 
 class _Blocks:

@@ -5,10 +5,12 @@ same on the way back; without a compiler torch's own calls do it, with the produ
 """
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -82,8 +84,8 @@ def look(
     """
     library = local.compiled(left, key)
     if library is None:
-        looked, strange = _by_torch(left, key, value, center, lengths, window)
-        return looked if bool(torch.isfinite(strange)) else None
+        looked, finite = _by_torch(left, key, value, center, lengths, window)
+        return looked if finite else None
     made = _Call(left, key, value, center, lengths, window).forward(library, window)
     if made is None:
         return None
@@ -145,8 +147,8 @@ def _by_torch(
     lengths: Tensor,
     window: Window,
     first: Tensor | None = None,
-) -> tuple[Looked, Tensor]:
-    """What `look` gives, and a number that is not finite if something in a window or a query is not.
+) -> tuple[Looked, bool]:
+    """What `look` gives, and whether all in the windows and the queries is finite.
 
     Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
     """
@@ -155,26 +157,28 @@ def _by_torch(
     center = center.to(left.dtype)
     size, keys = window.size, key.shape[1]
     place = center.detach()
-    reach = window.radius + 8 * number.eps * place.abs().clamp(1.0, number.max)
+    reach = place.abs().clamp_(1.0, number.max).mul_(8 * number.eps).add_(window.radius)
     if first is None and local.is_dense(place.shape[1], keys, size):
         size, first = keys, torch.zeros_like(place, dtype=torch.long)
     elif first is None:
-        first = (place - reach).floor().nan_to_num(0.0).clamp(0, keys - size).long()
-    at = first.unsqueeze(-1) + torch.arange(size, device="cpu")
+        first = (place - reach).floor_().nan_to_num_(0.0).clamp_(0, keys - size).long()
+    at = first.unsqueeze(-1).to(center.dtype) + torch.arange(size, dtype=center.dtype, device="cpu")
     distance = at - center.unsqueeze(-1)
-    hidden = ~(distance.detach().abs() <= reach.unsqueeze(-1)) | (at >= lengths[:, None, None])
+    seen = (distance.detach().abs() <= reach.unsqueeze(-1)).logical_and_(at < lengths[:, None, None])
     products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
-    scores = products.masked_fill(hidden, -torch.inf)
-    blind = hidden.all(-1, keepdim=True)
-    if bool(blind.any()):  # these would be 0 / 0
+    scores = torch.where(seen, products, -torch.inf)
+    if bool(scores.detach().amax(-1).amin() == -torch.inf):  # a row that sees nothing would be 0 / 0
+        blind = ~seen.any(-1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
     else:
         weights = torch.softmax(scores, -1)
     if window.sigma > 0:
         weights = weights * torch.exp(distance.square() * (-1 / (2 * window.sigma**2)))
-    context = local.mix(weights.to(left.dtype), value, first)
-    strange = products.detach().sum() + context.detach().sum()
-    return Looked(context, scores, first), strange
+    # Processors take a hundred times longer for numbers below the normal ones (2^-126 in float32): they count as 0.
+    weights = F.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
+    context = local.mix(weights, value, first)
+    finite = math.isfinite(products.detach().sum().item() + context.detach().sum().item())
+    return Looked(context, scores, first), finite
 
 
 def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor:
