@@ -96,7 +96,9 @@ class _Used:
         """All that the steps of this backward pass left, along an axis; None where nothing came back to any."""
         read, above, task = self._read, self._above, self._task
         self._task, self._read, self._above = -1, [], []
-        return (torch.cat(read, dim), torch.cat(above, dim)) if task == torch._C._current_graph_task_id() else None
+        if task != torch._C._current_graph_task_id():
+            return None
+        return (read[0], above[0]) if len(read) == 1 else (torch.cat(read, dim), torch.cat(above, dim))
 
     def check(self) -> None:
         """Refuse gradients of what is no longer what it was."""
@@ -127,7 +129,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, used: _Used, x: Tensor, ticket: Tensor) -> Tensor:
         ctx.used = used
         ctx.save_for_backward(x)
-        return F.linear(x, used.weight, used.bias)
+        return matrix.product(x, used.weight.t(), used.bias)
 
     @staticmethod
     def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
@@ -135,7 +137,8 @@ class _Step(torch.autograd.Function):
         used.check()
         (x,) = ctx.saved_tensors
         used.leave(x, above)
-        return None, above.mm(used.weight) if ctx.needs_input_grad[1] else None, above.new_zeros(())
+        to_x = matrix.product(above, used.weight, factor=matrix.GRADIENT) if ctx.needs_input_grad[1] else None
+        return None, to_x, above.new_zeros(())
 
 
 class _GatheredValues(torch.autograd.Function):

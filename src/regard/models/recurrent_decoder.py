@@ -141,7 +141,8 @@ class RecurrentDecoder(nn.Module):
         if self.loops and inputs.shape[1] > 1:
             return self._shrinking(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
-        return self.read(state.fixed, state.moving, embedded, Real(lengths, places)).features
+        linear = linear_of_a_loop(embedded)
+        return self.read(state.fixed, state.moving, embedded, Real(lengths, places), linear).features
 
     def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
         """A loop whose batch shrinks: ended rows leave once they are an eighth of it, for leaving costs a copy."""
@@ -172,11 +173,12 @@ class RecurrentDecoder(nn.Module):
         return self.embedding.weight if self.output is None else self.output, self.output_bias
 
     def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
-        """By the readout layer; of a single step by `linear`, if the layer is no more than its weights."""
+        """By the readout layer; of a single step, or of rows, by `linear`, if the layer is no more than its weights."""
         layer: Any = self.readout
         if linear is F.linear or type(layer) is not nn.Linear or is_hooked(layer):
             return layer(x)
-        return linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
+        out = linear(x if x.ndim == 2 else x[:, 0], layer.weight, layer.bias)
+        return out if x.ndim == 2 else out.unsqueeze(1)
 
     def _look(
         self, fixed: dict[str, Any], moving: dict[str, Any], query: Tensor, embedded: Tensor, linear: Linear
@@ -246,14 +248,34 @@ class LuongDecoder(RecurrentDecoder):
         hidden, carried = self.recurrence(
             inputs, moving["carried"], None if real is None else real.lengths, linear
         )  # h_t
-        attended, context, looked = self._look(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
-        context = context.to(hidden.dtype)
-        pair = self.dropout(torch.cat([Real.of(real, hidden), Real.of(real, context)], dim=-1))
+        attended, pair, looked = self._pair(fixed, moving, hidden, embedded, real, linear)
+        pair = self.dropout(pair)
         features = self.dropout(torch.tanh(self._read_out(pair, linear)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
         looked["carried"] = carried
         if self.feeding:
             looked["fed"] = features.squeeze(1).to(moving["fed"].dtype)
         return Reading(features, looked, attended)
+
+    def _pair(
+        self,
+        fixed: dict[str, Any],
+        moving: dict[str, Any],
+        hidden: Tensor,
+        embedded: Tensor,
+        real: Real | None,
+        linear: Linear,
+    ) -> tuple[Attended | None, Tensor, dict[str, Any]]:
+        """Where is looked, unless nobody asks, [h_t; c_t], and what the attention remembers."""
+        source: Any = self.source
+        if real is not None and type(source) is SourceAttention:
+            pairs = source.real_pairs(fixed, hidden, real.places, real.lengths)
+            if pairs is not None:
+                return None, pairs, dict(moving)
+        if real is not None:  # all positions at once: the attention weighs and reads in one
+            linear = F.linear
+        attended, context, looked = self._look(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
+        context = context.to(hidden.dtype)
+        return attended, torch.cat([Real.of(real, hidden), Real.of(real, context)], dim=-1), looked
 
 
 class BahdanauDecoder(RecurrentDecoder):

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import masks
@@ -12,9 +12,11 @@ from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.functional import wide
 from regard.attention.local import FocusedAttention, Monotonic, Predictive
-from regard.attention.normalize import normalizer
-from regard.attention.score import score, scores
+from regard.attention.normalize import Softmax, normalizer
+from regard.attention.score import General, score, scores
 from regard.errors import ConfigError
+from regard.kernels import bilinear
+from regard.kernels.hooked import is_hooked
 from regard.models.settings import RecurrentSettings
 
 Moving = dict[str, Any]
@@ -108,6 +110,42 @@ class SourceAttention(nn.Module):
             now = attended.weights.squeeze(1).to(moving["earlier"].dtype)
             after["earlier"] = moving["earlier"] + now if self.coverage else now
         return attended, after
+
+    def real_pairs(
+        self,
+        fixed: dict[str, Any],
+        query: Float[Tensor, "batch queries query_dim"],
+        places: Int[Tensor, " tokens"],
+        counts: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "tokens both_dims"] | None:
+        """[query; what it reads] of each row's first queries alone, as `forward` reads; None where it takes that.
+
+        Args:
+            fixed: what `start` gave.
+            query: of all positions.
+            places: where the real ones lie in `(batch · queries)`.
+            counts: how many each row has.
+        """
+        value, attention = fixed["value"], self.attention
+        if not self._is_general() or fixed["prepared"].projected is not value or len(value) != len(query):
+            return None
+        weight: Any = attention.score.weight
+        if is_hooked(self, attention, attention.score, attention.normalizer):
+            return None
+        if not bilinear.serves(query, weight, value):
+            return None
+        counts, lengths = counts.clamp(0, query.shape[1]), fixed["lengths"].clamp(0, value.shape[1])
+        return bilinear.read_by_own(query, weight, value, places, counts, lengths)
+
+    def _is_general(self) -> bool:
+        """Whether a softmax of Luong's general score is all that there is."""
+        plain = self.focus is None and type(self) is SourceAttention and type(self.attention) is Attention
+        if not plain or self.attention.refocus or (self.training and self.attention.dropout):
+            return False
+        weigh: Any = self.attention.normalizer
+        if type(weigh) is not Softmax or isinstance(weigh.temperature, Tensor) or weigh.temperature != 1:
+            return False
+        return type(self.attention.score) is General and self.attention.score.rank is None
 
     def scores(
         self,
