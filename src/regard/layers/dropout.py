@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.kernels import dropout as kernel
 
 # One 64-bit draw decides over four elements, 16 bits each.
 LEVELS = 1 << 16
@@ -40,8 +41,7 @@ class Dropout(nn.Module):
             return F.dropout(inputs, self.rate)
         draws = torch.empty((inputs.numel() + LANES - 1) // LANES, dtype=torch.int64).random_(-(2**63), None)
         lanes = draws.view(torch.int16)[: inputs.numel()].view(inputs.shape)
-        kept = (lanes >= self.dropped - LEVELS // 2).to(inputs.dtype)
-        return inputs * kept.mul_(LEVELS / (LEVELS - self.dropped))
+        return kernel.dropped(inputs, lanes, self.dropped - LEVELS // 2, LEVELS / (LEVELS - self.dropped))
 
 
 def hide_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
