@@ -38,10 +38,10 @@ def numbers(kind, *shapes, spread=2.0):
 
 def gru(sums, given, bias, state, above):
     """What `gates` makes of copies: the next state, and the gradients of the sums, the state's part and the state."""
-    given, own, out = given.clone(), torch.empty_like(sums), torch.empty_like(state)
-    gates.gru(sums.clone(), given, bias, state, own, out)
+    own, kept, out = torch.empty_like(sums), torch.empty_like(state), torch.empty_like(state)
+    gates.gru(sums.clone(), given, bias, state, own, kept, out)
     hidden, entering, carried = above.clone(), torch.empty_like(sums), torch.empty_like(sums)
-    gates.gru_back(own, given, state, hidden, entering, carried)
+    gates.gru_back(own, kept, state, hidden, entering, carried)
     return out, entering, carried, hidden
 
 
@@ -58,16 +58,41 @@ def lstm(sums, memory, above, above_kept):
 def test_a_gru(way, shape, kind):
     rows, width = shape
     three = (rows, 3 * width)
-    sums, given, bias, state, above = numbers(kind, three, three, three[1:], shape, shape)
-    expected = plain_gru(sums, given + bias, state)
+    sums, given, bias, state, above = numbers(kind, three, three, (4 * width,), shape, shape)
+    both, entering, carried = bias.split([2 * width, width, width])
+    expected = plain_gru(sums + torch.cat([both, entering]), given + torch.cat([both * 0, carried]), state)
     wanted = torch.autograd.grad(expected, (sums, given, state), above)
     with torch.no_grad():
         out, *found = gru(sums, given, bias, state, above)
-        folded, *others = gru(sums, given + bias, None, state, above)
     # The gradient of the state lacks what comes through its product, as the formula's does here.
     for one, other in zip([out, *found], [expected, *wanted], strict=True):
         torch.testing.assert_close(one, other, **LOOSE[kind])
-    assert all(torch.equal(one, other) for one, other in zip([out, *found], [folded, *others], strict=True))
+
+
+@pytest.mark.parametrize("kind", LOOSE, ids=str)
+@pytest.mark.parametrize("shape", [(7, 13), (3, 16), (1, 1), (0, 5)], ids=str)
+def test_a_gru_whose_parts_have_their_biases(way, shape, kind):
+    rows, width = shape
+    sums, given, state, above = numbers(kind, (rows, 3 * width), (rows, 3 * width), shape, shape)
+    expected = plain_gru(sums, given, state)
+    wanted = torch.autograd.grad(expected, (sums, given, state), above)
+    with torch.no_grad():
+        found = gru(sums, given, None, state, above)
+    for one, other in zip(found, [expected, *wanted], strict=True):
+        torch.testing.assert_close(one, other, **LOOSE[kind])
+
+
+@pytest.mark.parametrize("shape", [(7, 13), (3, 16), (1, 1), (0, 5)], ids=str)
+def test_the_gates_gradients_may_lie_once_for_both_parts(way, shape):
+    rows, width = shape
+    sums, given, state, above = (one.detach() for one in numbers(torch.float64, *[(rows, 3 * width)] * 2, *[shape] * 2))
+    own, kept, out = torch.empty_like(sums), torch.empty_like(state), torch.empty_like(state)
+    gates.gru(sums, given, None, state, own, kept, out)
+    hidden, whole = above.clone(), torch.empty(rows, 4 * width, dtype=torch.float64)
+    gates.gru_back(own, kept, state, hidden, whole[:, width:], whole[:, :width])
+    _, entering, carried, expected = gru(sums, given, None, state, above)
+    assert torch.equal(hidden, expected) and torch.equal(whole[:, width:], entering)
+    assert torch.equal(whole[:, : 3 * width].roll(-width, 1), carried)
 
 
 @pytest.mark.parametrize("kind", LOOSE, ids=str)

@@ -4,9 +4,6 @@
 #include <cmath>
 
 #include "loops.hpp"
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 namespace {
 
@@ -104,15 +101,4 @@ extern "C" void cross_entropy(const Sizes* sizes, float* logits, const int64_t* 
                 std::fill(slope, slope + size, 0.0f);
         }
     });
-}
-
-// Memory that nobody has touched yet comes in large pages, where the system has them: tens of thousands of small ones
-// take longer to come than the loss to be made.
-extern "C" void cross_entropy_large_pages(char* from, int64_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    constexpr int64_t page = 4096;
-    char* first = from + (page - reinterpret_cast<intptr_t>(from) % page) % page;
-    const int64_t whole = (from + bytes - first) / page * page;
-    if (whole > 0) madvise(first, whole, MADV_HUGEPAGE);
-#endif
 }

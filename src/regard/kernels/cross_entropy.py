@@ -15,6 +15,7 @@ from regard.errors import ShapeError
 from regard.kernels import compiler, matrix
 from regard.kernels.calls import is_plain
 from regard.kernels.once import none_of, once
+from regard.kernels.pages import in_large_pages
 
 _NAME = "cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster
@@ -153,13 +154,11 @@ class _OfVocabulary(torch.autograd.Function):
         ignored: int,
     ) -> tuple[Tensor, Tensor]:
         rows, choices = len(features), len(weight)
-        logits, slopes = features.new_empty(rows, choices), None
-        library = _library()
-        library.cross_entropy_large_pages(ctypes.c_void_p(logits.data_ptr()), ctypes.c_int64(logits.nbytes))
+        logits, slopes = in_large_pages(features.new_empty(rows, choices)), None
         matrix.product(features, weight.t(), out=logits)
         learns = any(ctx.needs_input_grad)
         if ctx.needs_input_grad[3]:
-            slopes = logits.new_empty(-(-rows // library.cross_entropy_block()), choices)
+            slopes = logits.new_empty(-(-rows // _library().cross_entropy_block()), choices)
         gradient = logits if learns else None
         losses, right = _run(logits, targets, smoothing, ignored, gradient, bias.contiguous(), slopes)
         ctx.save_for_backward(gradient, None if slopes is None else slopes.sum(0), features, weight, none)
@@ -172,7 +171,7 @@ class _OfVocabulary(torch.autograd.Function):
         gradient, to_bias, features, weight, _ = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):  # around a backward pass it would narrow the products
             of_rows, of_choices = (
-                matrix.product(left, right, factor=matrix.GRADIENT) if wanted else None
+                _product(left, right) if wanted else None
                 for left, right, wanted in zip(
                     (gradient, gradient.t()), (weight, features), ctx.needs_input_grad[1:3], strict=True
                 )
@@ -184,6 +183,11 @@ class _OfVocabulary(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    out = in_large_pages(left.new_empty(len(left), right.shape[1]))
+    return matrix.product(left, right, factor=matrix.GRADIENT, out=out)
 
 
 def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:

@@ -43,49 +43,60 @@ inline void across(int64_t width, const T* const (&read)[kRead], T* const (&writ
 
 constexpr int64_t kCost = 32;  // operations for each number of a state
 
-// r = σ(a_r + b_r), z = σ(a_z + b_z), n = tanh(a_n + r b_n), and (1 − z) n + z h is next: `sums` is a, `given` with the
-// bias b, `state` h. `gates` may be where a is. The bias' sum is kept in `given`; without one, `given` holds it already.
+// r = σ(a_r + b_r), z = σ(a_z + b_z), n = tanh(a_n + r b_n), and (1 − z) n + z h is next: `sums` is a, `given` is b,
+// `state` h. `gates` may be where a is; `kept` is filled with b_n. `bias` is null or what is added first: to r's and
+// z's sums, to a_n and to b_n.
 template <typename T>
-void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, T* given, const T* bias, const T* state, T* gates,
-         T* next) {
+void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* given, const T* bias, const T* state,
+         T* gates, T* kept, T* next) {
+    auto step = [](Vec<T> a, Vec<T> b, Vec<T> into, Vec<T> from, Vec<T> before, Vec<T>* out) {
+        Vec<T> reset = sigmoid<T>(a), update = sigmoid<T>(b), candidate = tanh_of<T>(into + reset * from);
+        out[0] = reset, out[1] = update, out[2] = candidate, out[3] = from;
+        out[4] = candidate + update * (before - candidate);
+    };
     share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            const T* a = sums + row * 3 * width;
-            T *b = given + row * 3 * width, *own = gates + row * 3 * width;
+            const T *a = sums + row * 3 * width, *b = given + row * 3 * width, *h = state + row * width;
+            T* own = gates + row * 3 * width;
+            T* const to[] = {own, own + width, own + 2 * width, kept + row * width, next + row * width};
             if (bias)
-                for (int64_t i = 0; i < 3 * width; ++i) b[i] += bias[i];
-            across<T, 7, 4>(
-                width, {a, a + width, a + 2 * width, b, b + width, b + 2 * width, state + row * width},
-                {own, own + width, own + 2 * width, next + row * width}, [](const Vec<T>* in, Vec<T>* out) {
-                    Vec<T> reset = sigmoid<T>(in[0] + in[3]), update = sigmoid<T>(in[1] + in[4]);
-                    Vec<T> candidate = tanh_of<T>(in[2] + reset * in[5]);
-                    out[0] = reset, out[1] = update, out[2] = candidate;
-                    out[3] = candidate + update * (in[6] - candidate);
-                });
+                across<T, 11, 5>(width,
+                                 {a, a + width, a + 2 * width, b, b + width, b + 2 * width, h, bias, bias + width,
+                                  bias + 2 * width, bias + 3 * width},
+                                 to, [=](const Vec<T>* in, Vec<T>* out) {
+                                     step(in[0] + in[3] + in[7], in[1] + in[4] + in[8], in[2] + in[9], in[5] + in[10],
+                                          in[6], out);
+                                 });
+            else
+                across<T, 7, 5>(width, {a, a + width, a + 2 * width, b, b + width, b + 2 * width, h}, to,
+                                [=](const Vec<T>* in, Vec<T>* out) {
+                                    step(in[0] + in[3], in[1] + in[4], in[2], in[5], in[6], out);
+                                });
         }
     });
 }
 
-// `hidden` is the gradient of what was next, and becomes that of the state, but for what comes through b. `entering` and
-// `carried` become those of a and b.
+// `hidden` is the gradient of what was next, and becomes that of the state, but for what comes through b. `entering`
+// becomes that of a, whose rows are `apart`, and `carried` that of b_n, whose rows are `carried_apart`. That of b_r and
+// b_z is that of a_r and a_z; `others` is null or gets it, in rows like those of `carried`.
 template <typename T>
-void gru_back(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* given, const T* state, T* hidden,
-              T* entering, T* carried) {
+void gru_back(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept, const T* state, T* hidden,
+              T* entering, T* carried, T* others, int64_t apart, int64_t carried_apart) {
+    auto step = [](const Vec<T>* in, Vec<T>* out) {
+        Vec<T> reset = in[0], update = in[1], candidate = in[2], above = in[5];
+        out[2] = above * (1 - candidate * candidate) * (1 - update);
+        out[1] = above * (in[4] - candidate) * update * (1 - update);
+        out[0] = out[2] * in[3] * reset * (1 - reset);
+        out[3] = out[2] * reset;
+        out[4] = above * update;
+    };
     share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            const T *own = gates + row * 3 * width, *b = given + row * 3 * width + 2 * width;
-            T *into = entering + row * 3 * width, *back = carried + row * 3 * width, *slope = hidden + row * width;
-            across<T, 6, 7>(
-                width, {own, own + width, own + 2 * width, b, state + row * width, slope},
-                {into, into + width, into + 2 * width, back, back + width, back + 2 * width, slope},
-                [](const Vec<T>* in, Vec<T>* out) {
-                    Vec<T> reset = in[0], update = in[1], candidate = in[2], above = in[5];
-                    out[2] = above * (1 - candidate * candidate) * (1 - update);
-                    out[1] = out[4] = above * (in[4] - candidate) * update * (1 - update);
-                    out[0] = out[3] = out[2] * in[3] * reset * (1 - reset);
-                    out[5] = out[2] * reset;
-                    out[6] = above * update;
-                });
+            const T *own = gates + row * 3 * width, *b = kept + row * width, *h = state + row * width;
+            T *into = entering + row * apart, *back = carried + row * carried_apart, *slope = hidden + row * width;
+            across<T, 6, 5>(width, {own, own + width, own + 2 * width, b, h, slope},
+                            {into, into + width, into + 2 * width, back, slope}, step);
+            if (others) std::copy(into, into + 2 * width, others + row * carried_apart);
         }
     });
 }
@@ -139,13 +150,15 @@ void lstm_back(int64_t rows, int64_t width, int64_t threads, const T* gates, con
 }  // namespace
 
 #define REGARD_GATES(name, T)                                                                                       \
-    extern "C" void gru_##name(int64_t rows, int64_t width, int64_t threads, const T* sums, T* given, const T* bias, \
-                               const T* state, T* gates, T* next) {                                                 \
-        gru<T>(rows, width, threads, sums, given, bias, state, gates, next);                                        \
+    extern "C" void gru_##name(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* given,         \
+                               const T* bias, const T* state, T* gates, T* kept, T* next) {                         \
+        gru<T>(rows, width, threads, sums, given, bias, state, gates, kept, next);                                  \
     }                                                                                                               \
-    extern "C" void gru_back_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* given,   \
-                                    const T* state, T* hidden, T* entering, T* carried) {                           \
-        gru_back<T>(rows, width, threads, gates, given, state, hidden, entering, carried);                          \
+    extern "C" void gru_back_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept,    \
+                                    const T* state, T* hidden, T* entering, T* carried, T* others, int64_t apart,   \
+                                    int64_t carried_apart) {                                                        \
+        gru_back<T>(rows, width, threads, gates, kept, state, hidden, entering, carried, others, apart,             \
+                    carried_apart);                                                                                 \
     }                                                                                                               \
     extern "C" void lstm_##name(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memory, T* kept,   \
                                 T* next) {                                                                          \

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.kernels import gates, matrix
 from regard.kernels.calls import is_plain
 from regard.kernels.once import none_of, once
+from regard.kernels.pages import in_large_pages
 
 
 class Layout(NamedTuple):
@@ -78,10 +79,11 @@ class _Sequence(torch.autograd.Function):
     def forward(ctx: Any, layout: Layout, none: Tensor, inputs: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         weight, recurrent, bias, recurrent_bias, *state = given
         read = inputs.flatten(0, 1).index_select(0, layout.places)
-        sums = matrix.product(read, weight.t(), bias)
+        sums = in_large_pages(read.new_empty(len(read), len(weight)))
+        matrix.product(read, weight.t(), out=sums)
         first = [part.index_select(0, layout.order) for part in state]
         run = _gru if len(state) == 1 else _lstm
-        saved = run(layout, sums, first, recurrent.t(), recurrent_bias.contiguous())
+        saved = run(layout, sums, first, recurrent.t(), bias, recurrent_bias)
         ctx.layout, ctx.shape, ctx.parts = layout, inputs.shape, len(state)
         ctx.save_for_backward(weight, recurrent, read, *first, *saved, none, bias, recurrent_bias, *state)
         outputs = inputs.new_zeros(inputs.shape[0] * inputs.shape[1], recurrent.shape[1])
@@ -97,7 +99,7 @@ class _Sequence(torch.autograd.Function):
         above = upstream[0].flatten(0, 1).index_select(0, layout.places)
         onward = [part.index_select(0, layout.order) for part in upstream[1:]]
         run = _gru_backwards if ctx.parts == 1 else _lstm_backwards
-        entering, carried = run(layout, above, onward, first, saved, recurrent)
+        entering, carried, bias, recurrent_bias = run(layout, above, onward, first, saved, recurrent)
         earlier = [saved[0][before] for here, before in layout.steps() if here.start]
         hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
         own = _of(entering, weight) if ctx.needs_input_grad[2] else None
@@ -108,9 +110,9 @@ class _Sequence(torch.autograd.Function):
             None,
             None if inputs is None else inputs.view(ctx.shape),
             _of(entering.t(), read),
-            _of(carried.t(), hidden),
-            entering.sum(0),
-            carried.sum(0),
+            _of(carried.t(), hidden) if ctx.parts > 1 else _candidate_last(_of(carried.t(), hidden)),
+            bias,
+            recurrent_bias,
             *starts,
         )
 
@@ -139,18 +141,18 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, entering: Tensor, carried: Tensor, state: Tensor) -> Tensor:
         entering, given, before = entering.contiguous(), carried.contiguous(), state.contiguous()
-        own, after = torch.empty_like(entering), torch.empty_like(before)
-        gates.gru(entering, given, None, before, own, after)
-        ctx.save_for_backward(own, given, before, after)
+        own, kept, after = torch.empty_like(entering), torch.empty_like(before), torch.empty_like(before)
+        gates.gru(entering, given, None, before, own, kept, after)
+        ctx.save_for_backward(own, kept, before, after)
         return after
 
     @staticmethod
     @once("a GRU's step in a loop; torch.nn.GRUCell has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        own, given, before, _ = ctx.saved_tensors
+        own, kept, before, _ = ctx.saved_tensors
         hidden = upstream.clone(memory_format=torch.contiguous_format)
         entering, carried = torch.empty_like(own), torch.empty_like(own)
-        gates.gru_back(own, given, before, hidden, entering, carried)
+        gates.gru_back(own, kept, before, hidden, entering, carried)
         return entering, carried, hidden
 
 
@@ -166,36 +168,58 @@ def _last(layout: Layout, first: list[Tensor], saved: tuple[Tensor, ...]) -> lis
 
 
 def _gru(
-    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor, recurrent_bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs, the gates (reset, update, candidate) and what the state gave to them, of all steps."""
-    outputs, given = sums.new_empty(len(sums), len(recurrent)), torch.empty_like(sums)
-    for here, before in layout.steps():
-        state, own = outputs[before] if here.start else first[0][before], sums[here]
-        gates.gru(own, torch.mm(state, recurrent, out=given[here]), bias, state, own, outputs[here])
-    return outputs, sums, given
+    """Outputs, the gates (reset, update, candidate) and what the state gave to the candidate, of all steps."""
+    dim = len(recurrent)
+    outputs, kept = (sums.new_empty(len(sums), dim) for _ in range(2))
+    given = sums.new_empty(layout.sizes[0], 3 * dim)
+    gates_bias = bias[: 2 * dim] + recurrent_bias[: 2 * dim]
+    biases = torch.cat([gates_bias, bias[2 * dim :], recurrent_bias[2 * dim :]])
+    state = first[0]
+    for own, back, out in zip(*(each.split(layout.sizes) for each in (sums, kept, outputs)), strict=True):
+        before = state[: len(own)]
+        came = torch.mm(before, recurrent, out=given[: len(own)])
+        gates.gru(own, came, biases, before, own, back, out)
+        state = out
+    return outputs, sums, kept
 
 
 def _gru_backwards(
     layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients to the gates' inputs and to what the state gave; `onward` becomes that of the first state."""
-    outputs, own, given = saved
-    entering, carried = torch.empty_like(own), torch.empty_like(own)
-    for here, before in reversed(list(layout.steps())):
-        state = outputs[before] if here.start else first[0][before]
-        hidden, back = onward[0][: len(state)].add_(above[here]), carried[here]
-        gates.gru_back(own[here], given[here], state, hidden, entering[here], back)
-        hidden.addmm_(back, recurrent)
-    return entering, carried
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients to the gates' inputs, to what the state gave, and to both biases; `onward` becomes the first state's.
+
+    Those of reset and update are the same for both: they lie once, between the candidate's two. So in what the state
+    gave the candidate comes first.
+    """
+    outputs, own, kept = saved
+    dim = outputs.shape[1]
+    whole = in_large_pages(own.new_empty(len(own), 4 * dim))
+    turned = torch.cat([recurrent[2 * dim :], recurrent[: 2 * dim]])
+    entering, candidate, carried = whole[:, dim:], whole[:, :dim], whole[:, : 3 * dim]
+    each = [part.split(layout.sizes) for part in (own, kept, above, entering, candidate, carried)]
+    states = (first[0], *outputs.split(layout.sizes))
+    for state, gate, back, came, *into in reversed(list(zip(states[:-1], *each, strict=True))):
+        hidden = onward[0][: len(gate)].add_(came)
+        gates.gru_back(gate, back, state[: len(gate)], hidden, into[0], into[1])
+        hidden.addmm_(into[2], turned)
+    total = whole.sum(0)
+    return entering, carried, total[dim:], _candidate_last(total[: 3 * dim])
+
+
+def _candidate_last(gradient: Tensor) -> Tensor:
+    """In torch's order what has the candidate's part first."""
+    dim = len(gradient) // 3
+    return torch.cat([gradient[dim:], gradient[:dim]])
 
 
 def _lstm(
-    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor
+    layout: Layout, sums: Tensor, first: list[Tensor], recurrent: Tensor, bias: Tensor, recurrent_bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, memories and the gates (input, forget, candidate, output) of all steps."""
     outputs, memories = (sums.new_empty(len(sums), len(recurrent)) for _ in range(2))
-    sums.add_(bias)
+    sums.add_(bias + recurrent_bias)
     for here, before in layout.steps():
         state, memory = (outputs[before], memories[before]) if here.start else (part[before] for part in first)
         gates.lstm(sums[here].addmm_(state, recurrent), memory, memories[here], outputs[here])
@@ -204,8 +228,11 @@ def _lstm(
 
 def _lstm_backwards(
     layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients to the gates' inputs, from the input and from the state alike; `onward` becomes the first state's."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients to the gates' inputs, from the input and from the state alike, and to both biases.
+
+    `onward` becomes the first state's.
+    """
     outputs, memories, own = saved
     gradients = torch.empty_like(own)
     for here, before in reversed(list(layout.steps())):
@@ -214,4 +241,5 @@ def _lstm_backwards(
         hidden = onward[0][:rows].add_(above[here])
         gates.lstm_back(own[here], memory, memories[here], hidden, onward[1][:rows], gradients[here])
         torch.mm(gradients[here], recurrent, out=hidden)
-    return gradients, gradients
+    total = gradients.sum(0)
+    return gradients, gradients, total, total.clone()

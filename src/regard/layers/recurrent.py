@@ -70,10 +70,9 @@ class BidirectionalEncoder(nn.Module):
         Raises:
             ShapeError: a length is negative or larger than the number of positions.
         """
-        lengths = None if lengths is None else _where_ragged(inputs, lengths)
-        if lengths is not None:
-            steps = torch.arange(inputs.shape[1], device=inputs.device)
-            inputs = torch.where((steps < lengths[:, None])[..., None], inputs, 0)
+        lengths, some_empty = (None, False) if lengths is None else _where_ragged(inputs, lengths)
+        if lengths is not None and some_empty:  # an empty row is read as one position: what stands there is 0
+            inputs = torch.where((lengths > 0)[:, None, None], inputs, 0)
         finals = []
         for number, layer in enumerate(self.each):
             if number:
@@ -81,7 +80,7 @@ class BidirectionalEncoder(nn.Module):
             inputs, final = _both_ways(layer, inputs, lengths)
             finals.append(tuple(part.transpose(0, 1).flatten(1) for part in final))
         final = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        if lengths is not None:
+        if lengths is not None and some_empty:
             seen = (lengths > 0)[:, None, None]
             inputs, final = torch.where(seen, inputs, 0), tuple(torch.where(seen, part, 0) for part in final)
         return Encoded(inputs, final)
@@ -240,12 +239,12 @@ def _must_be_float32(device: torch.device) -> bool:
     return not supported
 
 
-def _where_ragged(inputs: Tensor, lengths: Tensor) -> Tensor | None:
-    """The lengths, or None where every row is full."""
+def _where_ragged(inputs: Tensor, lengths: Tensor) -> tuple[Tensor | None, bool]:
+    """The lengths, or None where every row is full; and whether some row is empty."""
     positions, numbers = inputs.shape[1], lengths.tolist()
     if any(not 0 <= length <= positions for length in numbers):
         raise ShapeError(f"lengths {numbers} do not fit inputs of shape {tuple(inputs.shape)}")
-    return lengths if any(length != positions for length in numbers) else None
+    return (lengths if any(length != positions for length in numbers) else None), 0 in numbers
 
 
 def _known(name: str, kinds: dict[str, Any]) -> Any:
