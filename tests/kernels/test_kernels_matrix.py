@@ -45,6 +45,29 @@ def test_rows_may_lie_apart_and_the_answer_where_it_is_wanted():
     assert torch.equal(out, product(left, right))
 
 
+def test_what_does_not_fit_is_torchs_to_refuse():
+    """The loop looks at no shape: it read beyond a right side that was too low, and beyond a bias of one number."""
+    left, right = sides(523, 541, 547)
+    assert not any(matrix.serves(left, wrong) for wrong in (right[:300], right[None], right[0]))
+    assert not any(matrix._adds(torch.zeros(*wrong), 547) for wrong in ((1,), (546,), (1, 547), (523, 547)))
+    assert not matrix._adds(torch.zeros(547, device="meta"), 547)
+
+
+def test_a_bias_that_is_negated_or_learned_is_added_by_torch():
+    left, right = sides(523, 541, 547)
+    negated = torch._neg_view(torch.arange(547.0))
+    assert_close(product(left, right, negated), left @ right - torch.arange(547.0), rtol=1e-4, atol=1e-4)
+    assert product(left, right, torch.zeros(547, requires_grad=True)).grad_fn is not None
+
+
+def test_the_answer_is_written_as_it_lies():
+    left, right = sides(523, 541, 547)
+    turned = torch.full((547, 523), torch.nan).t()
+    assert product(left, right, out=turned) is turned
+    assert_close(turned, left @ right, rtol=1e-4, atol=1e-4)
+    assert not matrix._fits(torch.empty(523, 547, dtype=torch.float64), 523, 547)
+
+
 @pytest.mark.parametrize("sizes", ((523, 541, 547), (1031, 137, 1039), (149, 1063, 1097)))
 def test_several_threads_make_the_same_numbers(sizes):
     left, right = sides(*sizes)

@@ -47,6 +47,8 @@ def serves(left: Tensor, right: Tensor) -> bool:
     """
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
         return False
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        return False  # torch says what does not fit; the loop looks at no shape
     rows, depth, columns = *left.shape, right.shape[1]
     if min(rows, depth, columns) < _SIDE or rows * depth * columns < _LEAST:
         return False
@@ -55,8 +57,22 @@ def serves(left: Tensor, right: Tensor) -> bool:
 
 
 def _is_dense(matrix: Tensor) -> bool:
-    mapped = torch._C._functorch.is_legacy_batchedtensor(matrix)  # many gradients at once
-    return is_readable(matrix) and not mapped and not matrix.is_neg() and 1 in matrix.stride()
+    return _is_stored(matrix) and 1 in matrix.stride()
+
+
+def _is_stored(tensor: Tensor) -> bool:
+    mapped = torch._C._functorch.is_legacy_batchedtensor(tensor)  # many gradients at once
+    return is_readable(tensor) and not mapped and not tensor.is_neg()
+
+
+def _fits(tensor: Tensor, *shape: int) -> bool:
+    """Whether it has this shape, and is numbers as the loop reads and writes them."""
+    return tensor.shape == shape and tensor.dtype is torch.float32 and tensor.is_cpu and _is_stored(tensor)
+
+
+def _adds(bias: Tensor, columns: int) -> bool:
+    """Whether the loop may add it."""
+    return _fits(bias, columns) and not (torch.is_grad_enabled() and bias.requires_grad)
 
 
 def product(
@@ -74,9 +90,11 @@ def product(
         right: likewise.
         bias: added to each row.
         factor: a power of two, by which the left side's numbers are multiplied meanwhile.
-        out: contiguous, where it is to be written.
+        out: where it is to be written.
     """
-    if serves(left, right) and (bias is None or bias.dtype is torch.float32):
+    columns = right.shape[-1]
+    room = out is None or (_fits(out, len(left), columns) and out.is_contiguous())
+    if room and serves(left, right) and (bias is None or _adds(bias, columns)):
         found = left.new_empty(left.shape[0], right.shape[1]) if out is None else out
         library = _library()
         assert library is not None
