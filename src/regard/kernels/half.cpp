@@ -47,7 +47,7 @@ struct Run {
                              scale < 0, own);
         const Seen seen(call, query, count, length(item));
         Block<kParts> one{call, places, seen, count, packed, packed + places.groups * places.key_bytes, own,
-                          float(std::abs(scale) * 1.44269504088896340736), {}, {}, {}};
+                          float(std::abs(scale) * 1.44269504088896340736), {}, {}, {}, {}};
         one.run();
         one.finish(call.context + row * call.width, call.logsumexp + row);
     }
