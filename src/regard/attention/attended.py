@@ -1,11 +1,12 @@
 """Attended: what an attention gives, a context and how it came about."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from regard.attention.statistics import Statistics, statistics_of
@@ -32,7 +33,7 @@ class Attended:
         log_weights: Tensor | None = None,
         log_prob: Tensor | None = None,
         statistics: Statistics | None = None,
-        source: "Source | None" = None,
+        source: "Recipe | None" = None,
     ) -> None:
         self.context = context
         self.log_prob = log_prob
@@ -92,7 +93,7 @@ class Attended:
             source=self._source,
         )
 
-    def _made_from(self) -> "Source":
+    def _made_from(self) -> "Recipe":
         if self._source is None:
             raise RegardError(
                 "these weights were not made with the context, and what made it is gone (it passed through "
@@ -106,36 +107,58 @@ class Attended:
         return f"Attended(context={context}, weights={'made' if self._weights is not None else 'on access'})"
 
 
-class Source(NamedTuple):
-    """How to make the weights again from what made the context.
+class Recipe(Protocol):
+    """How to make the weights again from what made the context."""
 
-    Attributes:
-        weights: makes them.
-        log_weights: makes their logarithms.
-        unchanged: whether what they are made from is as it was at the call.
-        statistics: makes their statistics without making all of them, given how many of the largest are wanted.
-    """
+    @property
+    def weights(self) -> Callable[[], Tensor]:
+        """Makes them."""
+        ...
+
+    @property
+    def log_weights(self) -> Callable[[], Tensor]:
+        """Makes their logarithms."""
+        ...
+
+    @property
+    def statistics(self) -> Callable[[int], Statistics] | None:
+        """Makes their statistics without making all of them, given how many of the largest are wanted."""
+        ...
+
+    def check(self) -> None:
+        """Raise an error where what was changed since the call would give weights that never made the context."""
+        ...
+
+
+class Source(NamedTuple):
+    """A recipe whose ingredients nobody changes."""
 
     weights: Callable[[], Tensor]
     log_weights: Callable[[], Tensor]
-    unchanged: Callable[[], bool] = lambda: True
     statistics: Callable[[int], Statistics] | None = None
 
     def check(self) -> None:
-        """What was changed since the call would give weights that never made the context."""
-        if not self.unchanged():
-            raise RegardError(
-                "these weights are made on first access, and what they are made from (query, key or bias) was changed "
-                "in place after the call, by an optimizer's step perhaps. Look earlier, or call attend(…, weights=True)"
-            )
+        pass
 
 
-def watched(*tensors: Tensor | None) -> Callable[[], bool]:
-    """Whether these tensors are unchanged since now; those of inference mode do not count their changes."""
-    if torch.compiler.is_compiling():
-        return lambda: True
-    counts = [(tensor, tensor._version) for tensor in tensors if tensor is not None and not tensor.is_inference()]
-    return lambda: all(tensor._version == count for tensor, count in counts)
+Counted = list[tuple[Tensor, int]]
+
+
+def counted(*tensors: Tensor | None) -> Counted:
+    """Tensors and how often each was changed until now; those of inference mode do not count their changes."""
+    try:
+        return [(tensor, tensor._version) for tensor in tensors if tensor is not None]
+    except RuntimeError:  # one of inference mode
+        return [(tensor, tensor._version) for tensor in tensors if tensor is not None and not tensor.is_inference()]
+
+
+def check_unchanged(counts: Counted) -> None:
+    """These tensors are as they were when they were counted."""
+    if any(tensor._version != count for tensor, count in counts):
+        raise RegardError(
+            "these weights are made on first access, and what they are made from (query, key or bias) was changed "
+            "in place after the call, by an optimizer's step perhaps. Look earlier, or call attend(…, weights=True)"
+        )
 
 
 _FIELDS = ("context", "_weights", "_log_weights", "log_prob")
@@ -170,5 +193,4 @@ def transformed() -> bool:
     """Whether the call is inside vmap, jvp or forward-mode differentiation."""
     if torch.compiler.is_compiling():
         return False  # the compiler differentiates and maps what it has traced; its view of the stack says nothing
-    inside = torch._C._functorch.peek_interpreter_stack() is not None
-    return inside or torch.autograd.forward_ad._current_level >= 0
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0

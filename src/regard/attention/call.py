@@ -87,6 +87,7 @@ class Call(NamedTuple):
     dropout: float
     sizes: Sizes
     seen: Seen
+    traced: bool
 
     @staticmethod
     def of(
@@ -119,6 +120,7 @@ class Call(NamedTuple):
             checked_dropout(dropout),
             sizes,
             known,
+            torch.compiler.is_compiling(),
         )
 
     # --- choosing ---------------------------------------------------------------------------------------------------
@@ -129,32 +131,39 @@ class Call(NamedTuple):
         blind = unsafe = False
         if self.mask is not None:
             # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
-            blind = torch.compiler.is_compiling() or mapped or self.query.is_meta or not is_real(self.query)
+            blind = self.traced or mapped or self.query.is_meta or not is_real(self.query)
             looks = not blind and not linear  # that path looks after itself
-            unsafe = looks and not guarding.is_safe(self.query, self.compared(), self.value)
+            unsafe = looks and not self._is_safe()
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
+        rows = additive is not None and self.takes_rows()
         facts = dispatch.Facts(
             names=self.names,
             is_dot=self.score.is_dot,
             is_linear=linear,
             additive=additive,
-            rows=additive is not None and self.takes_rows(),
-            in_a_loop=additive is not None and self.reads_in_a_loop(),
+            rows=rows,
+            in_a_loop=rows and self.reads_in_a_loop(),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
             refocused=bool(self.refocus),
             dropout=self.dropout,
-            empty=0 in self.query.shape or 0 in self.key.shape,
+            empty=not (self.query.numel() and self.key.numel()),
             transformed=mapped,
             unsafe=unsafe,
             blocks=not loop and self._blocks(),
-            bias_learned=self._learns_bias(),
+            bias_learned=not loop and self._learns_bias(),
             ragged=self.seen.ragged,
-            windowed=self._is_windowed(),
+            windowed=not loop and self._is_windowed(),
             loop=loop,
         )
         return dispatch.choose(facts), blind or unsafe
+
+    def _is_safe(self) -> bool:
+        """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
+        if self.prepared is None:
+            return guarding.is_safe(self.query, self.key, self.value)
+        return guarding.is_safe(self.query) and guarding.stays_safe(self.prepared.projected, self.value)
 
     def names(self) -> tuple[str, str]:
         """Of the score and the normalizer."""
@@ -162,14 +171,14 @@ class Call(NamedTuple):
 
     def _loops(self) -> bool:
         """Whether the compiled loop for dot products takes such calls, and is worth it."""
-        if self.value is None or torch.compiler.is_compiling() or not dot.worth(self.sizes, self.dropout):
+        if self.value is None or self.traced or not dot.worth(self.sizes, self.dropout):
             return False  # a traced call would be tied to its sizes by their comparison
-        others = [one for one in (self.compared(), self.value, self.bias) if one is not None]
-        return all(map(is_real, others)) and dot.serves(self.query, self.query, self.value)
+        real = is_real(self.compared()) and is_real(self.value) and (self.bias is None or is_real(self.bias))
+        return real and dot.serves(self.query, self.query, self.value)
 
     def _blocks(self) -> bool:
         """Whether a path whose gradients are written out may be taken, and is worth it."""
-        if torch.compiler.is_compiling() or self.sizes.queries * self.sizes.keys < _LARGE:
+        if self.traced or self.sizes.queries * self.sizes.keys < _LARGE:
             return False
         return self.query.is_cpu and is_plain(self.query)
 
@@ -199,7 +208,7 @@ class Call(NamedTuple):
         if mask is None:
             return None
         drawn = mask.draw(self.sizes, self.query.device)
-        if not torch.compiler.is_compiling() and drawn._is_view():
+        if not self.traced and drawn._is_view():
             # Perhaps the caller's own tensor, such as what a pointer may still choose, which the next step changes.
             drawn = drawn.clone()
         if self.query.ndim == 3:

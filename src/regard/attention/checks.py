@@ -35,10 +35,8 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     kind = query.dtype
     if key.dtype is not kind or (value is not None and value.dtype is not kind) or not kind.is_floating_point:
         _check_kinds(query, key, value)
-    place = query.device
-    if key.device != place or (value is not None and value.device != place):
-        places = [str(one.device) for one in (query, key, value) if one is not None]
-        raise ShapeError(f"query, key and value must lie on one device; got {', '.join(places)}")
+    if not (query.is_cpu and key.is_cpu and (value is None or value.is_cpu)):
+        _check_places(query, key, value)
     return Sizes(of_query[0], of_query[1] if axes == 4 else 1, of_query[-2], of_key[-2])
 
 
@@ -57,6 +55,13 @@ def _check_kinds(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             "query, key and value must have one dtype (outside autocast, which never changes float64); "
             f"got {sorted(map(str, kinds))}"
         )
+
+
+def _check_places(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    place = query.device
+    if key.device != place or (value is not None and value.device != place):
+        places = [str(one.device) for one in (query, key, value) if one is not None]
+        raise ShapeError(f"query, key and value must lie on one device; got {', '.join(places)}")
 
 
 def checked_bias(bias: Tensor | None, sizes: Sizes, query: Tensor) -> Tensor | None:

@@ -94,14 +94,20 @@ def _additive_formula(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     return weigh_pairs(wide(query).unsqueeze(-2) + wide(key).unsqueeze(-3), vector)
 
 
+_FEW = 2**13
+"""Pairs × hidden units whose tanh takes no longer than some operations."""
+
+
 def weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
     """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys); the pairs are used up.
 
-    As `2 vᵀ σ(2 pairs) − Σ v`: an AMD processor with AVX2 took a third of tanh's time for σ. (A Xeon with AVX-512 took
-    longer for σ.)
+    Many as `2 vᵀ σ(2 pairs) − Σ v`: an AMD processor with AVX2 took a third of tanh's time for σ. (A Xeon with AVX-512
+    took longer for σ.) Of a few, operations count and not numbers.
     """
     with full_precision(pairs):
         vector = wide(vector)
+        if not torch.compiler.is_compiling() and pairs.numel() <= _FEW:  # a traced call would be tied to its sizes
+            return torch.matmul(pairs.tanh_(), vector)
         return 2 * torch.matmul(pairs.mul_(2).sigmoid_(), vector) - vector.sum()
 
 

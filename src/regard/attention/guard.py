@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.attention.functional import wide
 
@@ -29,11 +30,39 @@ def is_safe(*tensors: Tensor | None) -> bool:
 
     By Cauchy-Schwarz |q·k| ≤ |q| |k|, and a norm is finite only while its square is.
     """
-    each = {id(tensor): tensor for tensor in tensors if tensor is not None}  # keys are often the values too
-    norms = [torch.linalg.vector_norm(wide(one.detach() if one.requires_grad else one)) for one in each.values()]
+    norms, looked_at = [], None
+    for tensor in tensors:
+        if tensor is None or tensor is looked_at:  # keys are often the values too
+            continue
+        looked_at = tensor
+        norms.append(torch.linalg.vector_norm(wide(tensor.detach() if tensor.requires_grad else tensor)))
     if not norms[0].is_cpu:
         norms = [torch.stack(norms).sum()]  # to look at a device's number is to wait for it: once
     return all(map(math.isfinite, norms))
+
+
+def stays_safe(*tensors: Tensor | None) -> bool:
+    """`is_safe` of what serves at many calls, such as a decoder's keys: what was safe isn't looked at again.
+
+    That holds while a tensor is alive and unchanged. Changes are those that torch counts (`tensor._version`), and other
+    memory in its place; what is changed through `tensor.data` or another library's view isn't seen.
+    """
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if tensor.is_inference():  # which counts no changes
+            if not is_safe(tensor):
+                return False
+            continue
+        now = tensor._version, tensor.data_ptr()
+        if _safe.get(tensor) != now:
+            if not is_safe(tensor):
+                return False
+            _safe[tensor] = now
+    return True
+
+
+_safe: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def finite_rows(

@@ -118,9 +118,8 @@ class Around(Mask):
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
         # Key positions are whole numbers that float32 holds exactly to 2^24; half precision stops at 256.
-        center = torch.as_tensor(self.center, device=device).to(
-            torch.float64 if _is_double(self.center) else torch.float32
-        )
+        double = isinstance(self.center, Tensor) and self.center.dtype == torch.float64
+        center = torch.as_tensor(self.center, device=device).to(torch.float64 if double else torch.float32)
         if center.ndim not in (0, 2, 3):
             raise MaskError(
                 f"around() takes a center of shape (batch, queries) or (batch, heads, queries), here "
@@ -233,7 +232,7 @@ class Keep(Mask):
                     "which: masks.keep(tensor) for (queries, keys), masks.padding(keep=tensor) for (batch, keys)"
                 )
             if tensor.shape == (queries, keys):
-                return tensor[None, None]
+                return tensor.expand(1, 1, -1, -1)
         elif tensor.ndim == 3 and _fits(tensor, (batch, queries, keys)):
             return tensor[:, None].expand(-1, -1, -1, keys)
         elif tensor.ndim == 4 and _fits(tensor, (batch, heads, queries, keys)):
@@ -357,9 +356,8 @@ def keep(tensor: Bool[Tensor, "..."]) -> Mask:
 def _offset(sizes: Sizes, anchor: str, device: torch.device) -> Int[Tensor, "1 1 q k"]:
     """Key position minus the query's own position."""
     start = sizes.keys - sizes.queries if anchor == "end" else 0
-    of_query = torch.arange(sizes.queries, device=device) + start
-    of_key = torch.arange(sizes.keys, device=device)
-    return (of_key[None, :] - of_query[:, None])[None, None]
+    of_query = torch.arange(start, start + sizes.queries, device=device).view(1, 1, -1, 1)
+    return torch.arange(sizes.keys, device=device) - of_query
 
 
 def _check_anchor(anchor: str) -> str:
@@ -394,7 +392,3 @@ def _check_shape(what: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
 def _fits(tensor: Tensor, sizes: tuple[int, ...]) -> bool:
     """Each axis has the call's size, or 1 for "the same for all"."""
     return all(have in (want, 1) for have, want in zip(tensor.shape, sizes, strict=True))
-
-
-def _is_double(center: Tensor | float) -> bool:
-    return isinstance(center, Tensor) and center.dtype == torch.float64

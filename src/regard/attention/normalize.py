@@ -4,6 +4,7 @@
 query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -64,13 +65,15 @@ class Normalizer(nn.Module):
     def _per_query(self, scores: Tensor) -> float | Tensor:
         return per_query(self.temperature, scores, "temperature")
 
+    def _tempered(self, scores: Tensor) -> Tensor:
+        fixed = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
+        return scores if fixed else scores / self._per_query(scores)
+
     def _visible(self, scores: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         scores = wide(scores)
         seen = scores != -torch.inf
         keep = seen if keep is None else seen & keep
-        if isinstance(self.temperature, Tensor) or self.temperature != 1.0:
-            scores = scores / self._per_query(scores)
-        scores = torch.where(keep, scores, self.hidden_score)
+        scores = torch.where(keep, self._tempered(scores), self.hidden_score)
         # A row without any visible key would be 0/0; it is computed on zeros and hidden afterwards, gradient included.
         return torch.where(keep.any(-1, keepdim=True), scores, 0.0), keep
 
@@ -88,11 +91,20 @@ class Softmax(Normalizer):
     """`exp(s) / Σ exp(s)`."""
 
     def forward(self, scores: Scores, keep: Keep | None = None) -> Scores:
-        if keep is None and type(self) is Softmax and _hides_nothing(scores):
-            scores = wide(scores)
-            fixed = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
-            return torch.softmax(scores if fixed else scores / self._per_query(scores), dim=-1)
-        return super().forward(scores, keep)
+        weights = self._of_few(scores, keep) if type(self) is Softmax and _are_few(scores) else None
+        return super().forward(scores, keep) if weights is None else weights
+
+    def _of_few(self, scores: Tensor, keep: Tensor | None) -> Tensor | None:
+        """In fewer steps, where each query sees something and no NaN, which a look at the weights tells; else None."""
+        scores = self._tempered(wide(scores))
+        if keep is not None:
+            scores = torch.where(keep, scores, -torch.inf)
+        weights = torch.softmax(scores, dim=-1)
+        if not math.isfinite(weights.detach().sum()):
+            return None
+        if weights.requires_grad and (keep is not None or float(scores.detach().amin()) == -torch.inf):
+            weights = torch.where(scores > -torch.inf, weights, 0.0)  # nothing comes back to what is hidden
+        return weights
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(scores, dim=-1)
@@ -252,11 +264,9 @@ _FEW = 2**16
 """Scores of a call so small that a look at them costs less than the passes it saves."""
 
 
-def _hides_nothing(scores: Tensor) -> bool:
-    """Whether a few scores can be looked at and all are above −inf, none of them NaN."""
-    if not scores.is_cpu or not is_readable(scores) or not 0 < scores.numel() <= _FEW:
-        return False
-    return float(scores.detach().amin()) > -torch.inf
+def _are_few(scores: Tensor) -> bool:
+    """Whether there are some, but few, that can be looked at."""
+    return scores.is_cpu and 0 < scores.numel() <= _FEW and is_readable(scores)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

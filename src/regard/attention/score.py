@@ -141,13 +141,13 @@ class Dot(DotProduct):
     """`q · k`; query and key have one width."""
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
-        right = prepared.projected
-        if query.shape[-1] != right.shape[-1]:
+        right, width = prepared.projected, query.shape[-1]
+        if width != right.shape[-1]:
             raise ShapeError(
                 f"a dot product needs one width: query has shape {tuple(query.shape)}, key {tuple(right.shape)}; "
                 'use score("general", query_dim=…, key_dim=…) for two widths'
             )
-        return query, right, self._scale(query.shape[-1])
+        return query, right, self._scale(width)
 
     def _scale(self, dim: int) -> float:
         return 1.0

@@ -1,10 +1,12 @@
 """What a mask comes to: fast paths know causal masks, lengths and windows, and need no drawing of queries × keys.
 
-Only what can be read off cheaply, and only for calls that are large enough to gain: everything else is drawn.
+Only what can be read off cheaply, and masks of bools only in calls that are large enough to gain: everything else is
+drawn.
 """
 
 import functools
 import operator
+from array import array
 from typing import NamedTuple
 
 import torch
@@ -15,7 +17,7 @@ from regard.attention.masks import Causal, Joined, Keep, Mask, Padding, Ragged, 
 from regard.kernels.calls import is_readable
 
 _LARGE = 2**16
-"""From so many queries × keys on a look at the mask's numbers costs little beside the call."""
+"""From so many queries × keys on a look at a mask of bools costs little beside the call; lengths are always read."""
 
 _PLACED, _OF_LENGTHS = (Causal, Window), (Padding, Ragged)
 
@@ -40,6 +42,11 @@ class Seen(NamedTuple):
     rest: Mask | None
     beside_causal: Mask | None
     mask: Mask | None
+
+    @property
+    def sighted(self) -> bool:
+        """Whether it is known that each query sees some key: the first one, if there are keys."""
+        return self.rest is None and self.window is None and not self.asked and not (self.lengths and 0 in self.lengths)
 
     @property
     def ragged(self) -> bool:
@@ -73,21 +80,27 @@ def apart(mask: Mask | None, sizes: Sizes) -> Apart:
     """What the compiled loop need not be drawn."""
     if mask is None:
         return _WHOLE
-    parts = [_of_padding(part, sizes) if isinstance(part, _OF_LENGTHS) else part for part in conjuncts(mask)]
-    placed = [part for part in parts if isinstance(part, _PLACED)]
-    placed = [part for part in placed if part.anchor == placed[0].anchor]
+    placed: list[Causal | Window] = []
+    lengths: list[_Lengths | _RaggedLengths] = []
+    rest: list[Mask] = []
+    for given in conjuncts(mask):
+        part = _of_padding(given, sizes) if isinstance(given, _OF_LENGTHS) else given
+        if isinstance(part, _PLACED) and (not placed or part.anchor == placed[0].anchor):
+            placed.append(part)
+        elif isinstance(part, _READ):
+            lengths.append(part)
+        elif part is not None:
+            rest.append(part)
     offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
     windows = [part for part in placed if isinstance(part, Window)]
-    lengths = [part for part in parts if isinstance(part, _READ)]
-    known: list[Mask] = [*placed, *lengths]
     return Apart(
         causal=len(windows) < len(placed),
         offset=offset,
         window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
         lengths=_least([part.known for part in lengths]),
         asked=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
-        known=joined(known),
-        rest=joined([part for part in parts if part is not None and part not in known]),
+        known=joined([*placed, *lengths]),
+        rest=joined(rest),
     )
 
 
@@ -118,25 +131,32 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     if mask is None:
         return _ALL_SEEN
     parts = conjuncts(mask)
-    traced = torch.compiler.is_compiling()
-    if not traced and sizes.queries == 1:
-        parts = [part for part in parts if not _is_of_the_past(part)]
     # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
-    square = (not traced or (len(parts) == 1 and isinstance(parts[0], Causal))) and sizes.queries == sizes.keys
-    if not traced and sizes.queries * sizes.keys >= _LARGE and not transformed():
-        parts = [part for one in parts if (part := _read(one, sizes)) is not None]
-    lower = [part for part in parts if square and isinstance(part, Causal)]
-    beside = [part for part in parts if part not in lower]
-    windows = [part for part in beside if square and isinstance(part, Window)]
-    lengths = [part for part in beside if isinstance(part, _READ)]
-    known = [*windows[:1], *lengths[:1]]
-    window = (windows[0].left, windows[0].right) if windows else None
+    if torch.compiler.is_compiling():
+        square = len(parts) == 1 and isinstance(parts[0], Causal) and sizes.queries == sizes.keys
+    else:
+        parts = _simplified(parts, sizes)
+        square = sizes.queries == sizes.keys
+    lower, window, lengths = False, None, None
+    beside: list[Mask] = []
+    rest: list[Mask] = []
+    for part in parts:
+        if square and isinstance(part, Causal):
+            lower = True
+            continue
+        beside.append(part)
+        if square and window is None and isinstance(part, Window):
+            window = part.left, part.right
+        elif lengths is None and isinstance(part, _READ):
+            lengths = part
+        else:
+            rest.append(part)
     return Seen(
-        causal=bool(lower),
-        lengths=lengths[0].known if lengths else None,
-        asked=bool(lengths) and isinstance(lengths[0], _RaggedLengths),
-        window=(window[0], 0) if window and lower else window,
-        rest=joined([part for part in beside if part not in known]),
+        causal=lower,
+        lengths=None if lengths is None else lengths.known,
+        asked=isinstance(lengths, _RaggedLengths),
+        window=(window[0], 0) if window is not None and lower else window,
+        rest=joined(rest),
         beside_causal=joined(beside),
         mask=joined(parts),
     )
@@ -145,37 +165,68 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
 _ALL_SEEN = Seen(False, None, False, None, None, None, None)
 
 
+def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:
+    """The same masks as simpler ones, without those that hide nothing."""
+    if sizes.queries == 1:
+        parts = [part for part in parts if not _is_of_the_past(part)]
+    large = sizes.queries * sizes.keys >= _LARGE and not transformed()
+    return [part for one in parts if (part := _read(one, sizes, large)) is not None]
+
+
 def _is_of_the_past(part: Mask) -> bool:
     """A causal mask whose last query stands at the last key: a single one sees all of them."""
     return isinstance(part, Causal) and part.anchor == "end"
 
 
 class _Lengths(Padding):
-    """Padding whose lengths were read: real keys come first."""
+    """Padding whose lengths were read: real keys come first. The caller's may change before the weights are made."""
 
-    def __init__(self, lengths: Tensor) -> None:
-        super().__init__(lengths.clone(), None)  # the caller's may change before the weights are made
-        self.known: tuple[int, ...] = tuple(lengths.tolist())
+    def __init__(self, known: tuple[int, ...]) -> None:
+        super().__init__(None, None)
+        self.known = known
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        return _drawn(self.known, sizes.keys, device)
 
 
 class _RaggedLengths(Ragged):
-    """Ragged items whose lengths were read."""
+    """Ragged items whose lengths were read, likewise."""
 
-    def __init__(self, lengths: Tensor) -> None:
-        super().__init__(lengths.clone())
-        self.known: tuple[int, ...] = tuple(lengths.tolist())
+    def __init__(self, known: tuple[int, ...]) -> None:
+        self.known = known
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        real = _drawn(self.known, sizes.keys, device)
+        return real & real.transpose(-2, -1)
+
+
+def _drawn(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
+    """Keys before each item's length. A decoder's steps have the same lengths: a few small masks are kept."""
+    small = len(known) * keys <= _SMALL
+    return _kept(known, keys, device).clone() if small else _made(known, keys, device)
+
+
+_SMALL = 2**14
+
+
+def _made(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
+    lengths = torch.frombuffer(array("q", known), dtype=torch.int64)
+    return torch.arange(keys, device=device) < lengths.to(device).view(-1, 1, 1, 1)
+
+
+_kept = functools.lru_cache(maxsize=16)(_made)
 
 
 _READ = (_Lengths, _RaggedLengths)
 
 
-def _read(part: Mask, sizes: Sizes) -> Mask | None:
+def _read(part: Mask, sizes: Sizes, large: bool) -> Mask | None:
     """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
+    if not large and (isinstance(part, Keep) or (isinstance(part, Padding) and part.kept is not None)):
+        return part
     if isinstance(part, Keep):
         return _of_tensor(part, sizes)
-    if isinstance(part, _OF_LENGTHS):
-        return _of_padding(part, sizes)
-    return part
+    return _of_padding(part, sizes) if isinstance(part, _OF_LENGTHS) else part
 
 
 def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
@@ -212,14 +263,16 @@ def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
     assert lengths is not None
     if not _readable(lengths) or tuple(lengths.shape) != (sizes.batch,) or lengths.is_floating_point():
         return part
-    if sizes.batch == 0 or int(lengths.min()) < 0 or int(lengths.max()) > sizes.keys:
-        return part
-    if isinstance(part, Ragged):
-        if sizes.queries != sizes.keys:
-            return part  # drawing it says what is wrong
-        return None if int(lengths.min()) == sizes.keys else _RaggedLengths(lengths)
-    return None if int(lengths.min()) == sizes.keys else _Lengths(lengths)
+    known = lengths.tolist()
+    low = min(known, default=-1)
+    if low < 0 or max(known) > sizes.keys:
+        return part  # drawing it says what is wrong
+    if isinstance(part, Padding):
+        return None if low == sizes.keys else _Lengths(tuple(known))
+    if sizes.queries != sizes.keys:
+        return part  # likewise
+    return None if low == sizes.keys else _RaggedLengths(tuple(known))
 
 
 def _readable(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and is_readable(tensor)
+    return tensor.is_cpu and is_readable(tensor)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import guard as guarding
-from regard.attention.attended import Attended, Source, watched
+from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
 from regard.attention.call import Call
 from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
@@ -37,15 +37,15 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
         top: make the statistics of the weights now, with this many of each query's largest.
     """
     choice, guarded = call.choose()
-    keep = _drawn_for(choice.path, call, guarded)
+    keep = _drawn_for(choice, call, guarded)
     if not at_once:
         warn_of_memory(choice, call, keep)
     clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
     if choice.path == "linear":
         attended = _linear(call)
-    elif choice.path == "additive" and call.reads_in_a_loop():
+    elif choice.path == "additive" and choice.facts.in_a_loop:
         attended = _in_a_loop(clean, keep, spoiled)
-    elif choice.path == "additive" and call.takes_rows():
+    elif choice.path == "additive" and choice.facts.rows:
         attended = _by_rows(clean, keep, spoiled)
     elif choice.path in ("explicit", "additive"):
         attended = _explicit(clean, keep, spoiled)
@@ -53,7 +53,7 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
         attended = _dotted(clean, choice.path, keep, spoiled, top)
     if top is not None:
         attended.statistics(top)  # it keeps them
-    if torch.compiler.is_compiling() and not at_once:
+    if call.traced and not at_once:
         # A graph cannot carry the recipe of its weights out; what is held already may leave.
         return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
     if at_once:
@@ -70,14 +70,14 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
 # --- what comes before a path ---------------------------------------------------------------------------------------
 
 
-def _drawn_for(path: dispatch.Path, call: Call, guarded: bool) -> Tensor | None:
+def _drawn_for(choice: dispatch.Choice, call: Call, guarded: bool) -> Tensor | None:
     """What of the mask this path must be given as a tensor."""
-    seen = call.seen
+    seen, path = call.seen, choice.path
     if call.mask is None or path in ("linear", "ragged", "windowed"):
         return None
     if path == "compiled" and not guarded:
         return None  # what the loop does not know is drawn with the rest of its mask
-    if path == "blocked" or (path == "additive" and not guarded and call.reads_in_a_loop()):
+    if path == "blocked" or (path == "additive" and not guarded and choice.facts.in_a_loop):
         return call.drawn(seen.beside_causal)
     if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
         return None
@@ -127,7 +127,10 @@ def _read(call: Call, weights: Tensor) -> Tensor:
     value = _for_all_heads(call, call.value)
     if call.dropout > 0:
         weights = F.dropout(weights, call.dropout)
-    return _in(call.query.dtype, torch.matmul(_in(value.dtype, weights), value))
+    weights = _in(value.dtype, weights)
+    # torch looks longer for a product of any shapes than it takes for a small one.
+    alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]
+    return _in(call.query.dtype, torch.bmm(weights, value) if alike else torch.matmul(weights, value))
 
 
 def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
@@ -265,7 +268,8 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         assert known.window is not None
         context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
     else:
-        context = fused(*sides, keep=keep, bias=bias, causal=keep is None and known.causal, scale=scale)
+        lower = keep is None and known.causal
+        context = fused(*sides, keep=keep, bias=bias, causal=lower, scale=scale, sighted=known.sighted)
     context = guarding.spoil(_in(call.query.dtype, context), spoiled)
 
     def seen() -> Tensor | None:
@@ -302,15 +306,10 @@ def _again(
     spoiled: Tensor | None,
     *made_from: Tensor,
     observed: Callable[[int], Statistics] | None = None,
-) -> Source:
+) -> "_Again":
     """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
-    again = _Again(call, scores, seen, spoiled)
-    return Source(
-        again.weights,
-        again.log_weights,
-        watched(*made_from, call.bias),
-        None if isinstance(call.normalizer.temperature, Tensor) else observed or again.statistics,
-    )
+    # A graph takes no recipes along.
+    return _Again(call, scores, seen, spoiled, observed, [] if call.traced else counted(*made_from, call.bias))
 
 
 class _Again(NamedTuple):
@@ -320,6 +319,11 @@ class _Again(NamedTuple):
     scores: Callable[[slice], Tensor]
     seen: Callable[[], Tensor | None]
     spoiled: Tensor | None
+    observed: Callable[[int], Statistics] | None
+    counts: Counted
+
+    def check(self) -> None:
+        check_unchanged(self.counts)
 
     def weights(self) -> Tensor:
         return self._made(self.call.normalizer)
@@ -327,7 +331,11 @@ class _Again(NamedTuple):
     def log_weights(self) -> Tensor:
         return self._made(self.call.normalizer.log_weights)
 
-    def statistics(self, top: int) -> Statistics:
+    @property
+    def statistics(self) -> Callable[[int], Statistics] | None:
+        return None if isinstance(self.call.normalizer.temperature, Tensor) else self.observed or self._statistics
+
+    def _statistics(self, top: int) -> Statistics:
         shape = (*self.call.query.shape[:-1], self.call.sizes.keys)
         return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
 

@@ -54,7 +54,7 @@ def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
     Without content (meta) a call is judged as if it were on a CPU.
     """
     kind = query.dtype
-    known = query.device.type in ("cpu", "meta") and kind in _KINDS
+    known = (query.is_cpu or query.is_meta) and kind in _KINDS
     if not (known and key.dtype is kind and value.dtype is kind):
         return False
     return is_plain(query) and _loop("forward", kind) is not None
@@ -74,7 +74,7 @@ def worth(sizes: tuple[int, int, int, int], dropout: float) -> bool:
     """
     batch, heads, queries, keys = sizes
     side = _SIDE_DROPPED if dropout > 0 else _SIDE
-    return min(queries, keys) >= side and batch * heads * queries * keys >= _PAIRS
+    return queries >= side and keys >= side and batch * heads * queries * keys >= _PAIRS
 
 
 def attention(
@@ -360,13 +360,12 @@ def _numbers(
     if visible.causal:
         after = min(after, 0)
     counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.asked)]
-    heads = (1, 1) if query.ndim == 3 else (query.shape[1], key.shape[1])
+    of_query, of_key = query.shape, key.shape
+    heads = (1, 1) if len(of_query) == 3 else (of_query[1], of_key[1])
     numbers = [
-        query.shape[0],
+        of_query[0],
         *heads,
-        query.shape[-2],
-        *key.shape[-2:],
-        value.shape[-1],
+        *(of_query[-2], of_key[-2], of_key[-1], value.shape[-1]),
         torch.get_num_threads(),
         _MATRIX_UNIT,
         *call.directions,
@@ -379,8 +378,8 @@ def _numbers(
         *_view(query),
         *_view(key),
         *_view(value),
-        *_spread(keep, query.ndim),
-        *_spread(bias, query.ndim),
+        *_spread(keep, len(of_query)),
+        *_spread(bias, len(of_query)),
     ]
     return numbers, counts
 

@@ -21,13 +21,15 @@ def fused(
     bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
+    sighted: bool = False,
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`softmax(scale · q kᵀ + bias, hidden where not keep) v`; `causal` only for as many queries as keys.
 
-    A query that may see nothing reads 0. The bias may be wider than the query.
+    A query that may see nothing reads 0; with `sighted` it is known that there is none. The bias may be wider than the
+    query.
     """
     headless, width, kind = query.ndim == 3, value.shape[-1], query.dtype
-    query, key, value = prepared(query, key, value)
+    query, key, value = _of_one_width(*prepared(query, key, value))
     if headless:
         keep = None if keep is None else keep.unsqueeze(1)
         bias = None if bias is None else bias.unsqueeze(1)
@@ -40,7 +42,9 @@ def fused(
             mask, causal = torch.where(seen, mask, -torch.inf), False
         mask = _narrow(mask, query)
     context = F.scaled_dot_product_attention(
-        *_of_one_width(query, key, value),
+        query,
+        key,
+        value,
         attn_mask=mask,
         is_causal=causal,
         scale=scale,
@@ -49,7 +53,7 @@ def fused(
     if context.shape[-1] != width:
         context = context[..., :width]
     context = context if context.dtype is kind else context.to(kind)
-    if keep is not None:
+    if keep is not None and not sighted:
         # Kernels differ in what an all-hidden row reads; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
     return context.squeeze(1) if headless else context
@@ -66,7 +70,8 @@ def prepared(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor,
     if query.is_cpu and not torch.is_autocast_enabled("cpu"):
         if query.dtype is torch.float16 or (query.dtype is torch.bfloat16 and not _COUNTS_BFLOAT16):
             each = (each[0].float(), each[1].float(), each[2].float())
-        each = (_side_by_side(each[0]), _side_by_side(each[1]), _side_by_side(each[2]))
+        if each[0].stride(-1) != 1 or each[1].stride(-1) != 1 or each[2].stride(-1) != 1:
+            each = (_side_by_side(each[0]), _side_by_side(each[1]), _side_by_side(each[2]))
     return each
 
 
