@@ -46,8 +46,7 @@ struct Run {
         pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
                              scale < 0, own);
         const Seen seen(call, query, count, length(item));
-        Block<kParts> one{call, places, seen, count, packed, packed + places.groups * places.key_bytes, own,
-                          float(std::abs(scale) * 1.44269504088896340736), {}, {}, {}, {}};
+        Block<kParts> one(call, places, seen, count, packed, own, scale);
         one.run();
         one.finish(call.context + row * call.width, call.logsumexp + row);
     }

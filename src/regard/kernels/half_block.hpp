@@ -72,6 +72,12 @@ struct Block {
     alignas(64) float totals[kQueries];
     __m512 highest[kQueries], sums[kQueries];  // lane by lane
 
+    Block(const Call& call, const Places<kParts>& places, const Seen& seen, int64_t count, const char* packed, char* own,
+          double scale)
+        : call(call), places(places), seen(seen), count(count), keys(packed),
+          values(packed + places.groups * places.key_bytes), own(own),
+          scale(float(std::abs(scale) * 1.44269504088896340736)) {}
+
     float* scores_of(int64_t row) const {
         return reinterpret_cast<float*>(own + places.scores_at) + row * kStride;
     }
@@ -156,27 +162,27 @@ struct Block {
         }
     }
 
-    // Queries' highest scores so far; what was added up below others is brought down to them.
-    void raise() {
-        alignas(64) float found[kQueries];
+    // Each query's highest score.
+    void find_maxima(float* found) {
         for (int64_t row = 0; row < kQueries; row += kLanes) {
             __m512i* each = reinterpret_cast<__m512i*>(highest + row);
             transpose(each);
-            __m512 most = _mm512_load_ps(maximum + row);
-            for (int64_t i = 0; i < kLanes; ++i) most = _mm512_max_ps(_mm512_castsi512_ps(each[i]), most);
+            __m512 most = _mm512_castsi512_ps(each[0]);
+            for (int64_t i = 1; i < kLanes; ++i) most = _mm512_max_ps(_mm512_castsi512_ps(each[i]), most);
             _mm512_store_ps(found + row, most);
         }
-        for (int64_t row = 0; row < count; ++row) {
-            if (found[row] == maximum[row]) continue;
-            if (maximum[row] != -INFINITY) {
-                const __m512 factor = two_to_the<true>(_mm512_set1_ps((maximum[row] - found[row]) * scale));
-                sums[row] *= factor;
-                float* context = context_of(row);
-                for (int64_t c = 0; c < places.context_stride; c += kLanes)
-                    _mm512_store_ps(context + c, _mm512_load_ps(context + c) * factor);
-            }
-            maximum[row] = found[row];
+    }
+    // A query's highest score so far; what was added up below another is brought down to it.
+    REGARD_INLINE void raise(int64_t row, float found) {
+        if (!(found > maximum[row])) return;
+        if (maximum[row] != -INFINITY) {
+            const __m512 factor = two_to_the<true>(_mm512_set1_ps((maximum[row] - found) * scale));
+            sums[row] *= factor;
+            float* context = context_of(row);
+            for (int64_t c = 0; c < places.context_stride; c += kLanes)
+                _mm512_store_ps(context + c, _mm512_load_ps(context + c) * factor);
         }
+        maximum[row] = found;
     }
 
     // --- weights ---
@@ -184,10 +190,13 @@ struct Block {
     // Of some groups of keys, one row of a tile for each query and group, 0 where it sees nothing. Rows of weights that no
     // query has may hold anything: they give rows of the context that none has either.
     REGARD_ALONE void weigh(int64_t begin, int64_t end) {
+        alignas(64) float found[kQueries];
+        find_maxima(found);
         const __m512 factor = _mm512_set1_ps(scale);
         const int64_t groups = end - begin;
         const bool is_whole = seen.is_whole(begin, end);
         for (int64_t row = 0; row < count; ++row) {
+            raise(row, found[row]);
             const float* from = scores_of(row);
             char* to = weights_of(row);
             // Who saw nothing yet has no maximum, and no weights either.
@@ -269,7 +278,6 @@ struct Block {
         for (int64_t begin = from; begin < to; begin += kGroups) {
             const int64_t end = std::min(begin + kGroups, to);
             score(begin, end);
-            raise();
             weigh(begin, end);
             read(begin, end, begin == from);
         }
