@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.algorithms.problem import read_rows
+from regard.data.algorithms.sort import _priority
 from regard.data.lines import decode_lines, read_lines
+from regard.data.pharaoh import parse_pharaoh
+from regard.data.units import normalize
 from regard.errors import DataError
 from shared import SHARED, needs_shared
 
@@ -109,3 +113,22 @@ def test_real_files_have_their_published_numbers_of_lines():
         for language in ("en", "de"):
             assert len(read_lines(SHARED / "data" / "multi30k" / f"{name}.{language}.gz")) == count
     assert len(read_lines(SHARED / "data" / "tatoeba" / "cmn.txt")) == 22_075
+
+
+LONG = "x" * 20_000
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: read_rows([LONG], 2),
+        lambda: _priority(LONG, 1),
+        lambda: parse_pharaoh(LONG, first=0),
+        lambda: parse_pharaoh(f"0-{'1' * 20_000}", first=0),  # more digits than Python takes
+        lambda: normalize("\udc80" + LONG),
+    ],
+)
+def test_what_is_long_is_told_by_its_beginning_and_no_number_is_too_long(read):
+    with pytest.raises(DataError) as error:
+        read()
+    assert len(str(error.value)) < 400

@@ -72,8 +72,8 @@ def _sentences(path: Path, column: Column) -> Iterator[TaggedSentence]:
                 continue
             if cells[0] != str(len(words) + 1):
                 raise DataError(
-                    f"{place}: the word is numbered {cells[0]!r}; {len(words) + 1} comes next (a blank line ends a "
-                    "sentence)"
+                    f"{place}: the word is numbered {cells[0][:60]!r}; {len(words) + 1} comes next (a blank line ends "
+                    "a sentence)"
                 )
             words.append(_filled(normalize(cells[_FORM]), "word", place))
             tags.append(_tag(cells[COLUMNS[column]], column, place))

@@ -138,5 +138,5 @@ def _of_objects(path: Path) -> Iterator[Labelled]:
 def _label(text: str, place: str) -> str:
     label = text.strip()
     if not label or set(label) & set("\t\n\r"):
-        raise DataError(f"{place}: the label {text!r} is blank or holds a tab or a line break")
+        raise DataError(f"{place}: the label {text[:60]!r} is blank or holds a tab or a line break")
     return label

@@ -43,7 +43,7 @@ def normalize(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"the text {text!r} holds half of a surrogate pair or a byte that is not UTF-8") from error
+        raise DataError(f"the text {text[:60]!r} holds half of a surrogate pair or a byte that is not UTF-8") from error
     return unicodedata.normalize("NFC", text).strip()
 
 

@@ -59,5 +59,5 @@ def _priority(word: str, number: int) -> float:
     except ValueError:
         value = math.nan
     if not -1 <= value <= 1:
-        raise DataError(f"row {number} has the priority {word!r}; expected a number from -1 to 1")
+        raise DataError(f"row {number} has the priority {word[:60]!r}; expected a number from -1 to 1")
     return value
