@@ -60,7 +60,6 @@ struct Part {
 
 template <int kParts>
 struct Block {
-    static constexpr int64_t kStride = Places<kParts>::kScores;
     const Call& call;
     const Places<kParts>& places;
     const Seen& seen;
@@ -79,7 +78,7 @@ struct Block {
           scale(float(std::abs(scale) * 1.44269504088896340736)) {}
 
     float* scores_of(int64_t row) const {
-        return reinterpret_cast<float*>(own + places.scores_at) + row * kStride;
+        return reinterpret_cast<float*>(own + places.scores_at) + row * places.scores_stride;
     }
     float* context_of(int64_t row) const {
         return reinterpret_cast<float*>(own + places.context_at) + row * places.context_stride;
@@ -126,8 +125,8 @@ struct Block {
             REGARD_PRODUCT(1, 5, 2);
             REGARD_PRODUCT(0, 6, 3);
             REGARD_PRODUCT(1, 7, 3);
-            _tile_stored(0, to, kStride * 4);
-            _tile_stored(1, to + 16 * kStride, kStride * 4);
+            _tile_stored(0, to, places.scores_stride * 4);
+            _tile_stored(1, to + 16 * places.scores_stride, places.scores_stride * 4);
         }
     }
     REGARD_INLINE void score_all(const char* key, float* to) const {
@@ -142,12 +141,12 @@ struct Block {
             }
             query += kParts * 2 * kTile, key += kParts * 2 * kTile;
         }
-        store(to, kStride);
+        store(to, places.scores_stride);
     }
     // A NaN is passed over.
     REGARD_INLINE void look(int64_t group, int64_t size, const float* from) {
         const bool is_whole = size == kNear && seen.is_whole(group, group + kNear);
-        for (int64_t row = 0; row < count; ++row, from += kStride) {
+        for (int64_t row = 0; row < count; ++row, from += places.scores_stride) {
             __m512 found = highest[row];
             if (is_whole) {
                 for (int64_t i = 0; i < 2 * kNear; ++i)
@@ -250,7 +249,7 @@ struct Block {
     // Adds the values of some groups, weighed, to the context.
     REGARD_ALONE void read(int64_t begin, int64_t end, bool is_first) const {
         REGARD_WRITTEN();
-        constexpr int64_t stride = kStride * 4;
+        const int64_t stride = places.scores_stride * 4;
         for (int64_t slice = 0; slice < places.slices; ++slice) {
             float* context = context_of(0) + slice * 32;
             if (is_first)

@@ -184,19 +184,18 @@ template <int kParts>
 struct Places {
     int64_t chunks, slices, groups;  // of 32 dims, of 32 values' dims, of kKeys keys
     int64_t key_bytes, value_bytes;  // of a group of keys
-    int64_t context_stride;          // in numbers
+    int64_t scores_stride, context_stride;  // of a row, in numbers
     int64_t scores_at, context_at, thread_bytes, head_bytes;  // a thread's own begins with its queries
-
-    // A row of scores in numbers: neighbours are not a power of 2 apart, which would crowd the cache.
-    static constexpr int64_t kScores = kGroups * kKeys + 16;
 
     explicit Places(const Call& call) {
         chunks = up(call.dim, 32), slices = up(call.width, 32), groups = up(call.keys, kKeys);
         key_bytes = 2 * chunks * kParts * kTile, value_bytes = 2 * slices * kParts * kTile;
         head_bytes = groups * (key_bytes + value_bytes);
+        // Neighbours are not a power of 2 apart, which would crowd the cache.
+        scores_stride = std::min(groups, kGroups) * kKeys + kLanes;
         context_stride = slices * 32;
         scores_at = 2 * chunks * kParts * kTile;
-        context_at = scores_at + kQueries * kScores * 4;
+        context_at = scores_at + kQueries * scores_stride * 4;
         thread_bytes = context_at + kQueries * context_stride * 4;
     }
 };
