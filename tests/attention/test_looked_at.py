@@ -12,6 +12,7 @@ from regard.attention import guard
 from regard.attention.functional import _FEW, weigh_pairs
 from regard.attention.guard import stays_safe
 from regard.attention.masks import Sizes
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.normalize import Normalizer, Softmax
 from regard.attention.seen import seen
 
@@ -41,6 +42,17 @@ def test_prepared_keys_are_looked_at_once(monkeypatch):
         query = torch.randn(2, 1, 5)
         regard.attend(query, prepared, value, score=score, mask=masks.padding([4, 11]))
     assert [one.shape[-1] for one in given] == [5, 3, 13, 5, 5]
+
+
+def test_projected_keys_are_looked_at_once(monkeypatch):
+    attention = MultiHeadAttention(6, 2)
+    projected = attention.project(torch.randn(2, 11, 6))
+    given = looks(monkeypatch)
+    for _ in range(3):
+        attention(torch.randn(2, 1, 6), projected, mask=masks.padding([4, 11]))
+    once = (11, 3), (11, 3)  # keys, which are compared as they are, and values
+    each = (1, 6), (1, 3)  # the query, before and after its projection
+    assert [tuple(one.shape[-2:]) for one in given] == [each[0], *once, each[1], *each, *each]
 
 
 def test_what_was_changed_is_looked_at_again(monkeypatch):

@@ -191,6 +191,10 @@ pytree.register_pytree_node(
 
 def transformed() -> bool:
     """Whether the call is inside vmap, jvp or forward-mode differentiation."""
-    if torch.compiler.is_compiling():
-        return False  # the compiler differentiates and maps what it has traced; its view of the stack says nothing
+    # The compiler differentiates and maps what it has traced; its view of the stack says nothing.
+    return not torch.compiler.is_compiling() and is_mapped()
+
+
+def is_mapped() -> bool:
+    """The same of a call that is known not to be traced."""
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0

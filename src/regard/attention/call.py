@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import guard as guarding
-from regard.attention.attended import transformed
+from regard.attention.attended import is_mapped
 from regard.attention.checks import checked_bias, checked_dropout, checked_sizes
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
@@ -127,7 +127,7 @@ class Call(NamedTuple):
 
     def choose(self) -> tuple[dispatch.Choice, bool]:
         """The path, and whether hidden content must be guarded against while walking it."""
-        mapped, linear = transformed(), self.is_linear()
+        mapped, linear = not self.traced and is_mapped(), self.is_linear()
         blind = unsafe = False
         if self.mask is not None:
             # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
@@ -173,8 +173,11 @@ class Call(NamedTuple):
         """Whether the compiled loop for dot products takes such calls, and is worth it."""
         if self.value is None or self.traced or not dot.worth(self.sizes, self.dropout):
             return False  # a traced call would be tied to its sizes by their comparison
-        real = is_real(self.compared()) and is_real(self.value) and (self.bias is None or is_real(self.bias))
-        return real and dot.serves(self.query, self.query, self.value)
+        kind = type(self.query)  # what `serves` finds of one of a class holds for all of it
+        for one in (self.compared(), self.value, self.bias):
+            if one is not None and type(one) is not kind and not is_real(one):
+                return False
+        return dot.serves(self.query, self.query, self.value)
 
     def _blocks(self) -> bool:
         """Whether a path whose gradients are written out may be taken, and is worth it."""

@@ -158,8 +158,11 @@ class MultiHeadAttention(nn.Module):
             )
         if key is None:
             key_positions = query_positions if key_positions is None else key_positions
-        asked_of = (*key.prepared, key.value) if isinstance(key, Projected) else (key, value)
-        guarded = mask is not None and needs_guard(x for x in (query, *asked_of) if x is not None)
+        guarded = False
+        if mask is not None and isinstance(key, Projected):
+            guarded = needs_guard([query], (*key.prepared, key.value))
+        elif mask is not None:
+            guarded = needs_guard(x for x in (query, key, value) if isinstance(x, Tensor))
         if not isinstance(key, Projected):
             key = self._project(query if key is None else key, value, key_positions, guarded)
         asked = self._split(project(self.query, query, guarded), self.heads)

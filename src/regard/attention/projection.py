@@ -14,11 +14,11 @@ from regard.attention.attended import transformed
 from regard.errors import ShapeError
 
 
-def needs_guard(inputs: Iterable[Tensor]) -> bool:
-    """Whether an input holds NaN or inf, or cannot be looked at (a traced call)."""
-    tensors = list(inputs)
-    blind = torch.compiler.is_compiling() or transformed() or any(tensor.is_meta for tensor in tensors)
-    return blind or not bool(guard.is_safe(*tensors))
+def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:
+    """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
+    tensors, others = list(inputs), list(lasting)
+    blind = torch.compiler.is_compiling() or transformed() or any(tensor.is_meta for tensor in (*tensors, *others))
+    return blind or not (guard.is_safe(*tensors) and guard.stays_safe(*others))
 
 
 def apart(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:

@@ -245,7 +245,7 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     loop = observed = made = None
     if path == "compiled":
         loop = apart(call.mask, call.sizes)
-        keep = call.drawn(loop.rest)
+        keep = None if loop.rest is None else call.drawn(loop.rest)
         visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
         options: dict[str, Any] = {"visible": visible, "bias": bias, "scale": scale, "directions": directions}
 
