@@ -101,6 +101,36 @@ def test_first_and_second_derivatives_of_context_and_scores(way, window):
     assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("window", (PLAIN, BELL, Window(2, 7, 0.0, 1.0), Window(math.inf, KEYS, 3.0, 0.3)))
+def test_without_gradients_it_is_the_same(way, window, dtype):
+    *three, center = inputs(dtype=dtype)
+    for where in (center, center.detach().round().long()):
+        kept = look(*three, where, LENGTHS, window)
+        plain = look(*(one.detach() for one in (*three, where)), LENGTHS, window)
+        assert kept.context.requires_grad and not plain.context.requires_grad
+        with torch.no_grad():
+            again = look(*three, where, LENGTHS, window)
+        for found in (plain, again):
+            torch.testing.assert_close(found.context, kept.context.detach())
+            torch.testing.assert_close(found.scores, kept.scores.detach())
+            assert torch.equal(found.first, kept.first)
+            assert not found.context[2].any()  # whose length is 0
+
+
+@pytest.mark.parametrize("few", (0, local_softmax._FEW))
+def test_few_weights_are_made_by_numpys_calls(monkeypatch, few):
+    monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    monkeypatch.setattr(local_softmax, "_FEW", few)
+    run, used = local_softmax._by_numpy, []
+    monkeypatch.setattr(local_softmax, "_by_numpy", lambda *given: used.append(1) or run(*given))
+    given = inputs()
+    look(*given, LENGTHS, BELL)
+    assert not used
+    look(*(one.detach() for one in given), LENGTHS, BELL)
+    assert bool(used) == bool(few)
+
+
 def test_only_what_wants_a_gradient_gets_one(way):
     given = inputs()
     everything = torch.autograd.grad(look(*given, LENGTHS, BELL).context.sum(), given)
@@ -149,9 +179,10 @@ def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
     monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
     key, value = torch.full((1, 5, 1), -86.0), torch.full((1, 5, 1), 1e37)
     key[0, 2], value[0, 2] = 0.0, 3.0
-    given = torch.ones(1, 1, 1), key, value, torch.full((1, 1), 2.0), torch.tensor([5])
-    assert look(*given, Window(2.0, 5, 0.0, 1.0)).context.item() > 3.5
-    assert look(*given, Window(2.0, 5, 0.5, 1.0)).context.item() == 3.0
+    for kept in (False, True):
+        given = torch.ones(1, 1, 1, requires_grad=kept), key, value, torch.full((1, 1), 2.0), torch.tensor([5])
+        assert look(*given, Window(2.0, 5, 0.0, 1.0)).context.item() > 3.5
+        assert look(*given, Window(2.0, 5, 0.5, 1.0)).context.item() == 3.0
 
 
 @pytest.mark.parametrize("content", (math.nan, math.inf, -math.inf))
@@ -163,15 +194,17 @@ def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way,
         for n in (1, 2):
             given = [left, key.clone(), value.clone()]
             given[n][place] = content
-            found = look(*given, center, LENGTHS, BELL)
-            if way == "torch, all rows":  # leaves it to another path in both cases
-                assert found is None
-            else:
-                assert (found is None) if seen else torch.equal(found.context, clean.context)
+            for kept in (False, True):
+                found = look(*given, center.requires_grad_(kept), LENGTHS, BELL)
+                if way == "torch, all rows" or seen:  # leaves it to another path in both cases
+                    assert found is None
+                else:
+                    torch.testing.assert_close(found.context.detach(), clean.context)
     for b in (0, 2):  # the last one sees nothing
         asked = left.clone()
         asked[b, 3, 2] = content
-        assert look(asked, key, value, center, LENGTHS, BELL) is None
+        for kept in (False, True):
+            assert look(asked, key, value, center.requires_grad_(kept), LENGTHS, BELL) is None
 
 
 @needs_compiler

@@ -118,7 +118,8 @@ _COPIES = 20.0  # so many times the keys of a window cost no more than a copy of
 
 
 def _fit(lengths: Tensor, keys: int) -> bool:
-    return int(lengths.min()) >= 0 and int(lengths.max()) <= keys
+    least, most = lengths.aminmax()
+    return least.item() >= 0 and most.item() <= keys
 
 
 def _size(radius: float, keys: int) -> int:

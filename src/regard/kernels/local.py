@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch import Tensor
 from regard.kernels import compiler
 
 _MANY = 8
-_TIMES = {"torch": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
+_TIMES = {"torch": 3.5, "torch's spread": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
 """Of so many queries, products with all rows are faster where these are less than so many times the window's: measured,
 for torch's own calls and for each of the compiled loops."""
 
@@ -48,7 +49,9 @@ def dots(
         first: where a query's window begins; it lies within the rows.
         window: how many rows it has.
     """
-    return _Dots.apply(left, rows, first, window)
+    way: Any = _Dots.apply if torch.is_grad_enabled() else _dots  # an operation that keeps nothing takes longer
+    made: Tensor = way(left, rows, first, window)
+    return made
 
 
 def mix(
@@ -57,7 +60,9 @@ def mix(
     first: Int[Tensor, "batch queries"],
 ) -> Float[Tensor, "batch queries width"]:
     """`Σ weight · row` over each query's window; see `dots`."""
-    return _Mix.apply(weights, rows, first)
+    way: Any = _Mix.apply if torch.is_grad_enabled() else _mix
+    made: Tensor = way(weights, rows, first)
+    return made
 
 
 def spread(
@@ -67,37 +72,87 @@ def spread(
     rows: int,
 ) -> Float[Tensor, "batch {rows} width"]:
     """`Σ weight · left` for each of so many rows, over the queries in whose window it is; see `dots`."""
-    return _Spread.apply(weights, left, first, rows)
+    way: Any = _Spread.apply if torch.is_grad_enabled() else _spread
+    made: Tensor = way(weights, left, first, rows)
+    return made
+
+
+def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
+    left, rows = _wide(left).contiguous(), in_rows(rows)
+    out = left.new_empty(*first.shape, window)
+    library = compiled(left, rows)
+    if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "dots"):
+        products = torch.bmm(left, _wide(rows).mT)
+        if window == rows.shape[1]:
+            return products
+        torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
+    elif library is not None:
+        _run("dots", library, rows, left, rows, first, out)
+    elif window <= _NARROW and (bags := _Bags.of(rows, first, window)) is not None:
+        out = bags.dots(left)
+    elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
+        asked = blocks.sorted(left)
+        for block, of, places in blocks:
+            products = _wide(rows[of]) @ asked[block].mT  # twice as fast as its transpose
+            torch.gather(products.mT, -1, places, out=out[block])
+        out = blocks.unsorted(out)
+    elif (bags := _Bags.of(rows, first, window)) is not None:
+        out = bags.dots(left)
+    else:
+        for part, some in _copied(rows, first, window):
+            torch.bmm(some, left.flatten(0, 1)[part].unsqueeze(-1), out=out.view(-1, window, 1)[part])
+    return out
+
+
+def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
+    weights, rows = _wide(weights).contiguous(), in_rows(rows)
+    out = weights.new_empty(*first.shape, rows.shape[-1])
+    library, window = compiled(weights, rows), weights.shape[-1]
+    narrow = window <= _NARROW and rows.dtype is torch.float32  # torch adds float64 up one number after the other
+    if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "mix"):
+        torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
+    elif library is not None:
+        _run("mix", library, rows, weights, rows, first, out)
+    elif narrow and (bags := _Bags.of(rows, first, window)) is not None:
+        out = bags.mix(weights)
+    elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
+        weights = blocks.sorted(weights)
+        for block, of, places in blocks:
+            torch.mm(blocks.among(weights[block], of, places), _wide(rows[of]), out=out[block])
+        out = blocks.unsorted(out)
+    elif (bags := _Bags.of(rows, first, window)) is not None:
+        out = bags.mix(weights)
+    else:
+        for part, some in _copied(rows, first, window):
+            torch.bmm(weights.flatten(0, 1)[part].unsqueeze(1), some, out=out.flatten(0, 1).unsqueeze(1)[part])
+    return out
+
+
+def _spread(weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
+    weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
+    library = compiled(weights, left)
+    if is_dense(first.shape[1], rows, weights.shape[-1], "torch's spread" if library is None else "spread"):
+        return torch.bmm(_among_all(weights, first, rows).mT, left)
+    into = left.new_zeros(left.shape[0], rows, left.shape[-1])
+    if library is not None:
+        _run("spread", library, into, weights, left, first, into)
+    elif (blocks := _Blocks.of(first, rows, weights.shape[-1])) is not None:
+        weights, left = blocks.sorted(weights), blocks.sorted(left)
+        for block, of, places in blocks:
+            into[of].addmm_(blocks.among(weights[block], of, places).mT, left[block])
+    else:
+        flat, window = into.flatten(0, 1), weights.shape[-1]
+        for part in _parts(first.numel(), window * left.shape[-1]):
+            given = weights.flatten(0, 1)[part].unsqueeze(-1) * left.flatten(0, 1)[part].unsqueeze(1)
+            flat.index_add_(0, _places(first, rows, window, part), given.flatten(0, 1))
+    return into
 
 
 class _Dots(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
         ctx.save_for_backward(left, rows, first)
-        left, rows = _wide(left).contiguous(), in_rows(rows)
-        out = left.new_empty(*first.shape, window)
-        library = compiled(left, rows)
-        if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "dots"):
-            products = torch.bmm(left, _wide(rows).mT)
-            if window == rows.shape[1]:
-                return products
-            torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
-        elif library is not None:
-            _run("dots", library, rows, left, rows, first, out)
-        elif (bags := _Bags.of(rows, first, window)) is not None and window <= _NARROW:
-            out = bags.dots(left)
-        elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
-            asked = blocks.sorted(left)
-            for block, of, places in blocks:
-                products = _wide(rows[of]) @ asked[block].mT  # twice as fast as its transpose
-                torch.gather(products.mT, -1, places, out=out[block])
-            out = blocks.unsorted(out)
-        elif bags is not None:
-            out = bags.dots(left)
-        else:
-            for part, some in _copied(rows, first, window):
-                torch.bmm(some, left.flatten(0, 1)[part].unsqueeze(-1), out=out.view(-1, window, 1)[part])
-        return out
+        return _dots(left, rows, first, window)
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
@@ -112,29 +167,7 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
         ctx.save_for_backward(weights, rows, first)
-        weights, rows = _wide(weights).contiguous(), in_rows(rows)
-        out = weights.new_empty(*first.shape, rows.shape[-1])
-        library = compiled(weights, rows)
-        if is_dense(first.shape[1], rows.shape[1], weights.shape[-1], "torch" if library is None else "mix"):
-            torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
-        elif library is not None:
-            _run("mix", library, rows, weights, rows, first, out)
-        # Torch adds float64 up one number after the other.
-        elif (bags := _Bags.of(rows, first, weights.shape[-1])) is not None and (
-            weights.shape[-1] <= _NARROW and rows.dtype is torch.float32
-        ):
-            out = bags.mix(weights)
-        elif (blocks := _Blocks.of(first, rows.shape[1], weights.shape[-1])) is not None:
-            weights = blocks.sorted(weights)
-            for block, of, places in blocks:
-                torch.mm(blocks.among(weights[block], of, places), _wide(rows[of]), out=out[block])
-            out = blocks.unsorted(out)
-        elif bags is not None:
-            out = bags.mix(weights)
-        else:
-            for part, some in _copied(rows, first, weights.shape[-1]):
-                torch.bmm(weights.flatten(0, 1)[part].unsqueeze(1), some, out=out.flatten(0, 1).unsqueeze(1)[part])
-        return out
+        return _mix(weights, rows, first)
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
@@ -151,23 +184,7 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
         ctx.save_for_backward(weights, left, first)
-        weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
-        library = compiled(weights, left)
-        if is_dense(first.shape[1], rows, weights.shape[-1], "torch" if library is None else "spread"):
-            return torch.bmm(_among_all(weights, first, rows).mT, left)
-        into = left.new_zeros(left.shape[0], rows, left.shape[-1])
-        if library is not None:
-            _run("spread", library, into, weights, left, first, into)
-        elif (blocks := _Blocks.of(first, rows, weights.shape[-1])) is not None:
-            weights, left = blocks.sorted(weights), blocks.sorted(left)
-            for block, of, places in blocks:
-                into[of].addmm_(blocks.among(weights[block], of, places).mT, left[block])
-        else:
-            flat, window = into.flatten(0, 1), weights.shape[-1]
-            for part in _parts(first.numel(), window * left.shape[-1]):
-                given = weights.flatten(0, 1)[part].unsqueeze(-1) * left.flatten(0, 1)[part].unsqueeze(1)
-                flat.index_add_(0, _places(first, rows, window, part), given.flatten(0, 1))
-        return into
+        return _spread(weights, left, first, rows)
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
@@ -208,6 +225,9 @@ def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
 
 
+_DOTS = torch.ops.aten._embedding_bag_per_sample_weights_backward.default
+
+
 class _Bags(NamedTuple):
     """Windows as torch's sums of words' vectors have them: a matrix of all rows, and which of them each window holds.
 
@@ -232,19 +252,15 @@ class _Bags(NamedTuple):
         if item % width or row % width:
             rows, item, row = rows.contiguous(), count * width, width
         item, row = item // width, row // width
-        places = first * row if row != 1 else first
-        if batch > 1 and item:
-            places = places + torch.arange(0, batch * item, item, device="cpu").unsqueeze(-1)
-        places = places.unsqueeze(-1) + row * torch.arange(window, device="cpu")
-        begins = torch.arange(0, places.numel(), window, device="cpu")
+        start = row * first.numpy() + (item * np.arange(batch))[:, None]  # a small call of numpy's begins sooner
+        places = (start[..., None] + row * np.arange(window)).reshape(-1)
+        begins = np.arange(0, places.size, window)
         matrix = rows.as_strided(((batch - 1) * item + (count - 1) * row + 1, width), (width, 1))
-        return _Bags(matrix, places.flatten(), begins, (*first.shape, window))
+        return _Bags(matrix, torch.from_numpy(places), torch.from_numpy(begins), (*first.shape, window))
 
     def dots(self, left: Tensor) -> Tensor:
         """Of each query and the rows of its window: what torch has for the gradient of the weights in `mix`."""
-        flat, nothing = left.flatten(0, 1), self.begins[:0]
-        run = torch.ops.aten._embedding_bag_per_sample_weights_backward.default
-        found: Tensor = run(flat, self.rows, self.places, self.begins, nothing, 0)
+        found: Tensor = _DOTS(left.flatten(0, 1), self.rows, self.places, self.begins, self.begins[:0], 0)
         return found.view(self.shape)
 
     def mix(self, weights: Tensor) -> Tensor:
