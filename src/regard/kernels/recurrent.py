@@ -25,11 +25,13 @@ class Layout(NamedTuple):
         places: where each of them lies in `(batch · positions)`.
         sizes: rows at each step, never rising.
         order: the rows, longest first.
+        last: where each row's last step lies, of the rows that have one.
     """
 
     places: Int[Tensor, " real"]
     sizes: list[int]
     order: Int[Tensor, " batch"]
+    last: Int[Tensor, " rows"]
 
     @staticmethod
     def of(lengths: Int[Tensor, " batch"], positions: int, backwards: bool) -> "Layout":
@@ -38,7 +40,10 @@ class Layout(NamedTuple):
         steps = torch.arange(positions, device=lengths.device).unsqueeze(-1)
         real = steps < lengths
         places = (lengths - 1 - steps if backwards else steps) + order * positions
-        return Layout(places[real], real.sum(-1)[: int(lengths[0])].tolist(), order)
+        rows = real.sum(-1)
+        sizes = rows[: int(lengths[0])].tolist()
+        ends = (rows.cumsum(0) - rows)[lengths[: sizes[0]] - 1]
+        return Layout(places[real], sizes, order, ends + torch.arange(sizes[0], device=ends.device))
 
     def steps(self) -> Iterator[tuple[slice, slice]]:
         """For each step where its rows lie, and where those that they continue lay; the first continues none."""
@@ -161,8 +166,7 @@ def _last(layout: Layout, first: list[Tensor], saved: tuple[Tensor, ...]) -> lis
     ends = []
     for start, each in zip(first, saved, strict=False):
         end = start.clone()
-        for here, _ in layout.steps():
-            end[: here.stop - here.start] = each[here]
+        end[: len(layout.last)] = each.index_select(0, layout.last)
         ends.append(torch.empty_like(end).index_copy_(0, layout.order, end))
     return ends
 
