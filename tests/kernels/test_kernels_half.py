@@ -1,5 +1,7 @@
 """Attention of half-precision numbers by a matrix unit: the float64 formula's numbers, as near as torch's own."""
 
+import math
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -154,6 +156,30 @@ def test_float16_of_any_magnitude_is_exact_in_two_parts(unit):
     small = torch.full((1, 1, 2, 2), 2.0**-24, dtype=torch.float16)
     _, logs = half.forward(small, small[:, :, :1], small[:, :, :1], **(PLAIN | {"scale": 2.0**48}))
     torch.testing.assert_close(logs, torch.full((1, 1, 2), 2.0))
+
+
+def test_bfloat16_of_any_magnitude_comes_back_where_one_key_is_seen(unit):
+    """Weight 1 is rounded to 1, and so is its sum."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    every = every[every.isfinite() & ((every.abs() >= 2.0**-126) | (every == 0))]  # the unit reads smaller ones as 0
+    value = every[: len(every) // 128 * 128].view(1, 1, -1, 128).transpose(1, 2)
+    query = torch.randn(1, value.shape[1], 1, 3, generator=torch.Generator().manual_seed(0)).bfloat16()
+    context, _ = half.forward(query, query, value, **PLAIN)
+    assert torch.equal(context, value)
+
+
+@pytest.mark.parametrize("level", (0.0, 0.1, 0.37, 0.5, 0.83, 0.99))
+def test_weights_of_bfloat16_are_the_nearest_ones(unit, level):
+    """Two keys whose scores differ by known powers of 2: what comes back is the rounded weight over the rounded sum."""
+    key = torch.tensor([[0.0], [1.0]], dtype=torch.bfloat16).view(1, 1, 2, 1)
+    query = torch.full((1, 1, 1, 1), -1.0, dtype=torch.bfloat16)
+    value = torch.tensor([[0.0], [1.0]], dtype=torch.bfloat16).view(1, 1, 2, 1)
+    for power in range(12):
+        scale = math.log(2) * (level + power)
+        context, logs = half.forward(query, key, value, **(PLAIN | {"scale": scale}))
+        weight = torch.tensor(2.0 ** -(level + power), dtype=torch.float64).bfloat16().double()
+        assert context.item() == (weight / (1 + weight)).bfloat16().item()
+        assert logs.item() == pytest.approx(math.log1p(weight.item()), abs=1e-6)
 
 
 def test_nan_and_inf_stay_with_the_rows_that_see_them(dtype):

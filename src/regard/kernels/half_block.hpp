@@ -1,11 +1,11 @@
 // How half.cpp attends from one block of queries.
 //
-// A block takes its scores of up to 1,024 keys and their maxima, the weights, and the products with values one after the
-// other: interleaved, the unit and the vectors gain nothing, since half of the vector unit rests while tiles are at work.
-// What is held between is more than the first cache has. Weights from a few scores at once, below the maximum of the
-// first keys, were faster by a sixth, but err up to 4 % more: below a row's own maximum its largest weight is 1, which
-// rounding to bfloat16 leaves alone. More keys come in blocks, with the running maximum and sum of Milakov & Gimelshein
-// (2018).
+// A block takes its scores of up to 1,024 keys and their maxima, the weights, and the products with values one after
+// the other: interleaved, the unit and the vectors gain nothing, since half of the vector unit rests while tiles are at
+// work. What is held between is more than the first cache has. Weights from a few scores at once, below the maximum of
+// the first keys, were faster by a sixth, but err up to 4 % more: below a row's own maximum its largest weight is 1,
+// which rounding to bfloat16 leaves alone. More keys come in blocks, with the running maximum and sum of Milakov &
+// Gimelshein (2018).
 
 #pragma once
 
@@ -71,8 +71,8 @@ struct Block {
     alignas(64) float totals[kQueries];
     __m512 highest[kQueries], sums[kQueries];  // lane by lane
 
-    Block(const Call& call, const Places<kParts>& places, const Seen& seen, int64_t count, const char* packed, char* own,
-          double scale)
+    Block(const Call& call, const Places<kParts>& places, const Seen& seen, int64_t count, const char* packed,
+          char* own, double scale)
         : call(call), places(places), seen(seen), count(count), keys(packed),
           values(packed + places.groups * places.key_bytes), own(own),
           scale(float(std::abs(scale) * 1.44269504088896340736)) {}
@@ -186,8 +186,8 @@ struct Block {
 
     // --- weights ---
 
-    // Of some groups of keys, one row of a tile for each query and group, 0 where it sees nothing. Rows of weights that no
-    // query has may hold anything: they give rows of the context that none has either.
+    // Of some groups of keys, one row of a tile for each query and group, 0 where it sees nothing. Rows of weights that
+    // no query has may hold anything: they give rows of the context that none has either.
     REGARD_ALONE void weigh(int64_t begin, int64_t end) {
         alignas(64) float found[kQueries];
         find_maxima(found);
