@@ -31,7 +31,7 @@ def loop(request, monkeypatch):
     else:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     if request.param == "products":
-        for name, value in {"_LEAST": 1, "_SIDE": 1, "_BLOCK": 11, "_POWERS": 997}.items():
+        for name, value in {"_LEAST": 1, "_SIDE": 1, "_BLOCK": 11, "_UNITS": 6, "_POWERS": 997}.items():
             monkeypatch.setattr(additive_products, name, value)
     return request.param
 

@@ -38,6 +38,7 @@ def found(query, key, vector, given):
 def test_numbers_are_the_formulas(lead, queries, keys, hidden, block, powers, monkeypatch):
     monkeypatch.setattr(additive_products, "_BLOCK", block)
     monkeypatch.setattr(additive_products, "_POWERS", powers)
+    monkeypatch.setattr(additive_products, "_UNITS", 6)
     query, key, vector = sides(*lead, queries=queries, keys=keys, hidden=hidden)
     given = torch.randn(*lead, queries, keys, dtype=torch.float64)
     for ours, theirs in zip(found(query, key, vector, given), expected(query, key, vector, given), strict=True):
@@ -52,8 +53,13 @@ def test_float32_is_right_to_some_units_in_the_last_place(reach):
     key[0, :29] = -query[0, :29]
     given = torch.randn(3, 37, 41)
     assert additive_products._largest(query) + additive_products._largest(key) <= 16
-    scores, *gradients = found(query, key, vector, given)
-    exact, *slopes = expected(query, key, vector, given)
+    fits = min(1.0, 7 / reach)
+    scores = additive_products.scores(query * fits, key * fits, vector)
+    exact, *_ = expected(query * fits, key * fits, vector, given)
+    gradients, (_, *slopes) = (
+        additive_products.gradients(query, key, vector, given),
+        expected(query, key, vector, given),
+    )
     unit = torch.finfo(torch.float32).eps
     assert (scores - exact).abs().max() <= 8 * unit * vector.abs().sum()
     # What each gradient adds up, without its signs.
@@ -80,27 +86,42 @@ def test_it_serves_what_no_power_overflows_for(monkeypatch):
     monkeypatch.setattr(additive_products, "_LEAST", 1)
     monkeypatch.setattr(additive_products, "_SIDE", 1)
     query, key, vector = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.ones(3)
-    for at, forward, backward in ((8.0, True, True), (8.1, True, False), (-10.0, True, False), (10.1, False, False)):
-        query[0, 1, 2], key[0, 3, 0] = at, -at
-        assert additive_products.serves(query, key, vector, backward=False) is forward
-        assert additive_products.serves(query, key, vector, backward=True) is backward
+    for a, b, forward, backward in (
+        (8.0, -8.0, True, True),
+        (8.1, -8.0, True, False),
+        (7.0, 7.0, True, True),
+        (7.1, 7.0, False, True),
+        (12.0, 2.0, True, True),
+        (-1.0, 12.1, False, True),
+        (-1e30, -1e30, True, False),
+    ):
+        for query[0, 1, 2], key[0, 3, 0] in ((a, b), (b, a)):
+            assert additive_products.serves(query, key, vector, backward=False) is forward
+            assert additive_products.serves(query, key, vector, backward=True) is backward
     query.zero_(), key.zero_()
     for wrong in (torch.nan, torch.inf, -torch.inf):
         for tensor in (query, key, vector):
             tensor.view(-1)[1] = wrong
-            assert not additive_products.serves(query, key, vector, backward=False)
+            assert not additive_products.serves(query, key, vector, backward=True)
+            if wrong != -torch.inf or tensor is vector:
+                assert not additive_products.serves(query, key, vector, backward=False)
+            else:
+                assert additive_products.scores(query, key, vector) is None
             tensor.view(-1)[1] = 1.0
     assert additive_products.serves(query, key, vector, backward=False)
     assert not additive_products.serves(query, key, vector * 1e7, backward=False)
     assert additive_products.serves(query, key, vector * 1e6, backward=True)
 
 
-def test_the_largest_numbers_that_it_serves_overflow_nowhere():
-    query, key, vector = torch.full((1, 2, 6), 10.0), torch.full((1, 3, 6), 10.0), torch.full((6,), 2.0**20)
-    query[0, 1] = -10
+@pytest.mark.parametrize("at", (2.0, 7.0, 12.0))
+def test_the_largest_numbers_that_it_serves_overflow_nowhere(at):
+    """And the smallest ones beside them, which go down as far as they please, leave no trace."""
+    query, key, vector = torch.full((1, 4, 6), at), torch.full((1, 3, 6), 14 - at), torch.full((6,), 2.0**20)
+    query[0, 1], query[0, 2], query[0, 3] = at - 14, -17, -1e30
     scores = additive_products.scores(query, key, vector)
-    assert (scores[0, 0] == 6 * 2.0**20).all() and scores[0, 1].abs().max() <= 2.0**20 * 1e-5
-    query, key = query * 0.8, key * 0.8
+    exact = tanh_scores(query.double(), key.double(), vector.double())
+    assert (scores[0, 0] == 6 * 2.0**20).all() and (scores - exact).abs().max() <= 2.0**20 * 1e-5
+    query, key = torch.full((1, 2, 6), 8.0), torch.full((1, 3, 6), 8.0)
     given = torch.ones(1, 2, 3)
     _, *slopes = expected(query, key, vector, given)
     for ours, theirs in zip(additive_products.gradients(query, key, vector, given), slopes, strict=True):
@@ -146,7 +167,7 @@ def test_gradients_of_any_size_keep_their_digits(size, reach):
 
 def test_no_vector_is_served_whose_powers_are_no_numbers():
     query, key, vector = sides(2, queries=127, keys=131, hidden=7, dtype=torch.float32)
-    query, key = query.sign() * 10, key.sign() * 10
+    query, key = query.sign() * 7, key.sign() * 7
     for size in (1e-23, 1e-26, 0.0):
         small = vector / vector.abs().max() * size
         assert additive_products.serves(query, key, small, backward=False) is (size == 1e-23)

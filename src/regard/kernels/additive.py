@@ -133,7 +133,9 @@ class _Scores(torch.autograd.Function):
         ctx.formula, ctx.gathered = formula, gathered
         if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
             with torch.autocast(query.device.type, enabled=False):
-                return additive_products.scores(query, key, vector)
+                found = additive_products.scores(query, key, vector)
+            if found is not None:
+                return found
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         if run:
             a, b, v = padded(query), padded(key), padded(vector)

@@ -1,18 +1,20 @@
 """Additive scores of moderate numbers by matrix products of torch's own, several hidden units to a division.
 
-tanh(a + b) of one hidden unit is (p − 1/p) / (p + 1/p), where p = eᵃ eᵇ. Over a common denominator `Σ v tanh` of three
-units is a quotient of two sums of the eight p₁^±1 p₂^±1 p₃^±1; each of these is a number of the query times one of the
-key, so that numerators and denominators of all pairs are two matrix products of inner size 8. Backwards 1/cosh² and
-tanh of two units are such quotients over h₁ h₂, where h = 2 cosh² = 1 + p²/2 + p⁻²/2: a sum of nine products; and
-what comes back to queries and keys are sums over pairs, matrix products too. Whatever is divided by is a sum of
-positive numbers, so nothing cancels in it: errors stay some units in the last place of `Σ|v|`, or of what a gradient
-sums up.
+tanh(a + b) of one hidden unit is (z − 1) / (z + 1), where z = e^2a e^2b. Over a common denominator `Σ v tanh` of three
+units is a quotient of two sums of the eight products of some of their z; each of these is a number of the query times
+one of the key, so that numerators and denominators of all pairs are two matrix products of inner size 8. Backwards
+1/cosh² and tanh of two units are such quotients over h₁ h₂, where h = 2 cosh² = 1 + z/2 + 1/(2 z): a sum of nine
+products; and what comes back to queries and keys are sums over pairs, matrix products too. Whatever is divided by is a
+sum of positive numbers, so nothing cancels in it: errors stay some units in the last place of `Σ|v|`, or of what a
+gradient sums up.
 
 No power may overflow: see `serves`. What is larger is left to `additive.py`.
 """
 
+import functools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,21 +24,22 @@ from torch import Tensor
 _LEAST, _SIDE = 2**14, 16
 """Pairs, and queries or keys of an item, from which on products are faster than going pair by pair, measured."""
 
-_BLOCK = 2**17
-"""Pairs whose numerators and denominators are held at once: half a mebibyte of float32 each."""
+_BLOCK, _UNITS, _POWERS = 2**17, 32, 2**19
+"""Quotients of pairs, hidden units, and their powers that are held at once, about what a core's own cache holds."""
 
-_POWERS, _SEVERAL = 2**19, 16
-"""Powers that are held at once, and the most groups of hidden units that these are of."""
+# Which of a group's three units are multiplied. What comes in one call of torch's stands side by side.
+_FORWARD = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 1, 0), (1, 0, 1), (1, 1, 1))
 
-# Exponents of the p of a group's units: of three units forwards, of two backwards. There the first ones leave a unit
-# out, and 1 goes before them.
-_FORWARD = ((1, 1, 1), (1, 1, -1), (1, -1, 1), (1, -1, -1), (-1, 1, 1), (-1, 1, -1), (-1, -1, 1), (-1, -1, -1))
-_BACKWARD = ((0, 0), (2, 0), (-2, 0), (0, 2), (0, -2), (2, 2), (2, -2), (-2, 2), (-2, -2))
+# Exponents of the z of a group's two units. The first five leave a unit out: rows 1 to 3 the first one, every other row
+# the second one.
+_BACKWARD = ((1, 0), (0, 1), (0, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _SINGLE = 5
+_WITHOUT = slice(1, 4), slice(0, 5, 2)
 
-# How far |a| + |b| may reach, added up over a group's units: e^60 times the vector's largest number overflows nowhere,
-# and e^−30 times it is a normal number, as is the inverse of e^(2 · 32) times a gradient near 1.
-_REACH, _REACH_BACK, _VECTOR = 60.0, 32.0, (2.0**-80, 2.0**20)
+# Forwards: how far up a or b may go, and both together: e^(3 · 28), which a denominator reaches, overflows not even
+# times three. Down they go as they please, for beside 1 what vanishes is nothing. Backwards: how far |a| + |b| may
+# reach; e^(4 · 16) times a gradient near 1 is a normal number either way.
+_TOP, _TOPS, _REACH_BACK, _VECTOR = 12.0, 14.0, 16.0, (2.0**-80, 2.0**20)
 
 _FAR = 24
 """Gradients whose largest number is further than so many powers of two from 1 are made as if they were near it."""
@@ -49,21 +52,20 @@ def has_many(items: int, queries: int, keys: int) -> bool:
 
 def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, int]:
     """Of the matrix products, forwards and backwards, a multiply-add counted as 2."""
-    pairs, positions = items * queries * keys, items * (queries + keys)
+    pairs = items * queries * keys
     query, key = (torch.empty(items, length, hidden, device="meta") for length in (queries, keys))
-    there, back = len(_FORWARD), len(_BACKWARD)
-    found = []
-    # Of a group of units: sums of products for each pair, there and back; what is made of positions; the vector's part.
-    for powers, units, of_pair, of_position, of_group, of_unit in (
-        (there, 3, 2 * there, there, 3 * there, 0),
-        (back, 2, 2 * back + _SINGLE, 2 * _SINGLE - 1, 0, back),
-    ):
-        count = 0
-        for some in _Sides(query, key, powers, units).chunks():
-            width = some.stop - some.start
-            groups = -(-width // units)
-            count += 2 * groups * (of_pair * pairs + of_position * width * positions + of_group + of_unit * width)
-        found.append(count)
+    there, back, found = len(_FORWARD), len(_BACKWARD), []
+    # Of a group: sums of products for each pair, and back over keys and over queries; and the vector's part.
+    for powers, units, sums, of_vector in ((there, 3, 2 * there, 3 * there), (back, 2, 2 * back + _SINGLE, 2 * back)):
+        sides = _Sides(query, key, powers, units)
+        of_keys = keys * -(-queries // sides.rows)
+        positions = queries * -(-keys // sides.columns) + of_keys
+        turned = sum(
+            (chunk.stop - chunk.start) * units * (min(hidden, chunk.stop * units) - chunk.start * units)
+            for chunk in sides.chunks()
+        )
+        summed = 0 if powers == there else powers * items * of_keys
+        found.append(2 * (sides.groups * (sums * pairs + of_vector + summed) + turned * items * positions))
     return found[0], found[1]
 
 
@@ -74,17 +76,21 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
         query: a, projected, `(…, queries, hidden)`.
         key: b, projected, `(…, keys, hidden)`.
         vector: v.
-        backward: for the gradients, whose powers are twice as high.
+        backward: for the gradients, whose powers are twice as high, and inverted.
     """
     if not has_many(query.shape[:-2].numel(), query.shape[-2], key.shape[-2]):
         return False
-    reach = _REACH_BACK / 2 if backward else _REACH / 3
     least, most = _VECTOR
-    return least <= _largest(vector) <= most and _largest(query) + _largest(key) <= reach
+    if not least <= _largest(vector) <= most:
+        return False
+    if backward:
+        return _largest(query) + _largest(key) <= _REACH_BACK
+    tops = float(query.amax()), float(key.amax())  # NaN where one is, which is not at most anything
+    return all(top <= _TOP for top in tops) and sum(tops) <= _TOPS
 
 
 def _largest(side: Tensor) -> float:
-    low, high = torch.aminmax(side)  # both NaN where one is, which is not at most anything
+    low, high = torch.aminmax(side)  # both NaN where one is
     return float(torch.maximum(-low, high))
 
 
@@ -92,35 +98,53 @@ def scores(
     query: Float[Tensor, "*lead queries hidden"],
     key: Float[Tensor, "*lead keys hidden"],
     vector: Float[Tensor, " hidden"],
-) -> Float[Tensor, "*lead queries keys"]:
-    """`vᵀ tanh(a + b)` for each query a and key b, where `serves` takes them.
+) -> Float[Tensor, "*lead queries keys"] | None:
+    """`vᵀ tanh(a + b)` for each query a and key b, where `serves` takes them; None where a or b has a −inf.
 
     Args:
         query: a, projected.
         key: b, projected.
         vector: v.
     """
-    sides, exponents = _Sides(query, key, len(_FORWARD), 3), query.new_tensor(_FORWARD)
-    factors = exponents @ F.pad(vector, (0, -len(vector) % 3)).view(-1, 3).T
-    table, found, held = sides.spread(exponents), query.new_zeros(sides.sizes), query.new_empty(2, sides.largest)
-    weighed = query.new_empty(len(exponents), sides.several, sides.positions[0])
-    for units, powers in sides.groups():
-        sides.combine(table, units, powers)
-        of_queries, of_keys = powers.exp_().split(sides.positions, -1)
-        first, count = units.start // 3, powers.shape[1]
-        above = weighed[:, :count]
-        torch.mul(of_queries, factors[:, first : first + count].unsqueeze(-1), out=above)
-        upper, lower = (sides.of_items(one, 1).transpose(2, 3) for one in (above, of_queries))
-        right = sides.of_items(of_keys, 2)
-        for some, rows in sides.blocks():
-            to = found[some, rows]
-            numerators, denominators = (one[: to.numel()].view(to.shape) for one in held)
-            cut = upper[:, some, rows], lower[:, some, rows], right[:, some]
-            for a, c, b in zip(*(one.unbind() for one in cut), strict=True):
-                torch.bmm(a, b, out=numerators)
-                torch.bmm(c, b, out=denominators)
-                to.addcdiv_(numerators, denominators)
-    return found.view(*query.shape[:-1], key.shape[-2])
+    sides, sets = _Sides(query, key, len(_FORWARD), 3), query.new_tensor(_FORWARD)
+    size = 2.0 ** math.frexp(_largest(vector))[1]  # a small v would make numbers that are no normal ones
+    factors = ((2 * sets - 1) @ sides.grouped(vector / size)).unsqueeze(-1)
+    found, weighed = query.new_empty(sides.sizes), query.new_empty(sides.room[0])
+    held = query.new_empty(3, sides.quotients)
+
+    @functools.cache
+    def views(shape: tuple[int, ...], groups: int) -> tuple[Any, ...]:
+        tables, several = sides.tables(shape, groups), sides.several(shape)
+        for one in tables:
+            one[0] = 1
+        above = _part(weighed, tables[0].shape)
+        upper, lower, right = (_matrices(one, shape[0]).split(several) for one in (above, *tables))
+        batches = [
+            (a.mT, c.mT, b, *(_part(one, (len(a), *shape[1:])) for one in held))
+            for a, c, b in zip(upper, lower, right, strict=True)
+        ]
+        parts = [(one[1:4], *one[1:5].unbind(), one[2:5], one[5:]) for one in tables]
+        return parts, tables[0], above, batches
+
+    for some, rows, columns in sides.blocks():
+        to = found[some, rows, columns]
+        sums = _part(held[2], (sides.several(to.shape), *to.shape[1:])).zero_()
+        turned = sides.turned(some, rows, columns)
+        for chunk in sides.chunks():
+            parts, left, above, batches = views(to.shape, chunk.stop - chunk.start)
+            for side, (single, first, second, third, both, others, with_first) in zip(turned, parts, strict=True):
+                sides.exponentials(side, chunk, single)
+                torch.mul(second, third, out=both)
+                torch.mul(others, first, out=with_first)
+            torch.mul(left, factors[:, chunk], out=above)
+            for a, c, b, n, d, s in batches:
+                torch.bmm(a, b, out=n)
+                torch.bmm(c, b, out=d)
+                s.addcdiv_(n, d)
+        torch.sum(sums.view(-1, *to.shape), 0, out=to)
+    if found.isnan().any():  # of −inf, which a product with a table that is mostly 0 makes NaN everywhere
+        return None
+    return found.mul_(size).view(*query.shape[:-1], key.shape[-2])
 
 
 def gradients(
@@ -143,103 +167,148 @@ def gradients(
         a, b, v = gradients(query, key, vector, torch.ldexp(given, here))
         return torch.ldexp(a, there), torch.ldexp(b, there), torch.ldexp(v, there)
     sides, exponents = _Sides(query, key, len(_BACKWARD), 2), query.new_tensor(_BACKWARD)
-    items, queries, keys = sides.sizes
     given = given.reshape(sides.sizes)
-    into, into_vector = [side.new_empty(side.shape) for side in sides.flat], vector.new_empty(vector.shape)
-    table, signs = sides.spread(exponents[1:_SINGLE]), sides.spread(exponents.sign())
-    others = sides.spread((exponents[:_SINGLE] == 0).to(query.dtype))  # a unit's gradient: sums over the other one's
-    held = query.new_empty(sides.largest)
-    held_queries = query.new_empty(sides.several, items, queries, _SINGLE)
-    held_keys = query.new_empty(sides.several, items, len(exponents), keys)
-    for units, powers in sides.groups():
-        powers[0] = 1
-        sides.combine(table, units, powers[1:_SINGLE])
-        powers[1:_SINGLE].exp_()
-        of_queries, of_keys = powers.split(sides.positions, -1)
-        of_queries[1:_SINGLE].div_(2)
-        torch.mul(powers[1:3].unsqueeze(1), powers[3:_SINGLE], out=powers[_SINGLE:].unflatten(0, (2, 2)))
-        left, right = sides.of_items(of_queries, 1), sides.of_items(of_keys, 2)
-        to_queries, to_keys = held_queries[: len(left)], held_keys[: len(left)].zero_()
-        turned, single = left.transpose(2, 3), right[:, :, :_SINGLE].transpose(2, 3)
-        for some, rows in sides.blocks():
-            g = given[some, rows]
-            ratio = held[: g.numel()].view(g.shape)
-            of_rows = turned[:, some, rows], left[:, some, :, rows], to_queries[:, some, rows]
-            cut = *of_rows, right[:, some], single[:, some], to_keys[:, some]
-            for a, c, to_query, b, d, to_key in zip(*(one.unbind() for one in cut), strict=True):
-                torch.div(g, torch.bmm(a, b, out=ratio), out=ratio)
-                torch.bmm(ratio, d, out=to_query)
-                to_key.baddbmm_(c, ratio)
-        left[:, :, :_SINGLE].mul_(to_queries.transpose(2, 3))
-        right.mul_(to_keys)
-        back = sides.cut(others, units) * (2 * vector[units])
-        for side, to in zip((of_queries, of_keys), into, strict=True):
-            torch.mm(side[:_SINGLE].flatten(0, 1).T, back, out=to[:, units])
-        torch.mv(sides.cut(signs, units).T, of_keys.sum(-1).flatten(), out=into_vector[units])
-    return into[0].view(query.shape), into[1].view(key.shape), into_vector
+    into, slope = [side.new_empty(side.shape) for side in sides.flat], sides.grouped(2 * vector).T.unsqueeze(-1)
+    into_vector = vector.new_zeros(len(exponents), sides.groups)
+    held, held_sums = query.new_empty(sides.quotients), query.new_empty(2, 2 * sides.groups * sides.positions)
+    held_queries, held_keys = (query.new_empty(room) for room in sides.room)
+
+    @functools.cache
+    def views(shape: tuple[int, ...], groups: int) -> tuple[Any, ...]:
+        tables, several = sides.tables(shape, groups), sides.several(shape)
+        left, right = (_matrices(one, shape[0]) for one in tables)
+        to_queries, to_keys = _part(held_queries, (len(left), shape[1], _SINGLE)), _part(held_keys, right.shape)
+        cut = (one.split(several) for one in (left, right, to_queries, to_keys))
+        batches = []
+        for a, b, to_query, to_key in zip(*cut, strict=True):
+            ratio = _part(held, (len(a), *shape[1:]))
+            batches.append((a, a.mT, b, b[:, :_SINGLE].mT, ratio, ratio.view(-1, *shape), to_query, to_key))
+        after = left[:, :_SINGLE], to_queries.mT, right, to_keys
+        parts = []
+        for one in tables:
+            doubles = one[0:5:4].unsqueeze(1), one[1:4:2], one[_SINGLE:].unflatten(0, (2, 2))
+            firsts, seconds = (one[0], one[4]), (one[1], one[3])
+            without = [one[some] for some in _WITHOUT]
+            parts.append((one[:2], one[:_SINGLE], one[2], firsts, seconds, doubles, without))
+        return tables, parts, batches, after
+
+    for some, rows, columns in sides.blocks():
+        g = given[some, rows, columns]
+        turned = sides.turned(some, rows, columns)
+        sums = [_part(one, (sides.groups, 2, side.shape[1])) for one, side in zip(held_sums, turned, strict=True)]
+        ones = g.new_ones(turned[1].shape[1])
+        for chunk in sides.chunks():
+            tables, parts, batches, (left, to_left, right, to_right) = views(g.shape, chunk.stop - chunk.start)
+            for side, (two, single, none, *inverses, (a, b, to), _) in zip(turned, parts, strict=True):
+                sides.exponentials(side, chunk, two)
+                for one, under in inverses:
+                    torch.reciprocal(one, out=under)
+                if side is turned[0]:
+                    single.mul_(0.5)
+                none.fill_(1)
+                torch.mul(a, b, out=to)
+            for a, turned_a, b, single, ratio, pairs, to_query, to_key in batches:
+                torch.bmm(turned_a, b, out=ratio)
+                torch.div(g, pairs, out=pairs)
+                torch.bmm(ratio, single, out=to_query)
+                torch.bmm(a, ratio, out=to_key)
+            left.mul_(to_left)
+            right.mul_(to_right)
+            into_vector[:, chunk] += torch.mv(tables[1].flatten(0, 1), ones).view(len(exponents), -1)
+            for to, (*_, without) in zip(sums, parts, strict=True):
+                for unit, one in enumerate(without):
+                    torch.sum(one, 0, out=to[chunk, unit])
+        places = (into[0][some, rows], columns), (into[1][some, columns], rows)
+        for back, (to, others) in zip(sums, places, strict=True):
+            back = back.mul_(slope).flatten(0, 1)[: len(vector)].T
+            to = to.view(-1, len(vector))
+            to.add_(back) if others.start else to.copy_(back)
+    signs = exponents.T @ into_vector
+    return into[0].view(query.shape), into[1].view(key.shape), signs.T.flatten()[: len(vector)]
+
+
+def _part(held: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The beginning of what is held, as a tensor of some shape."""
+    return held[: math.prod(shape)].view(shape)
+
+
+def _matrices(powers: Tensor, items: int) -> Tensor:
+    """`(powers, groups, items · positions)` as matrices `(groups · items, powers, positions)`."""
+    return powers.view(len(powers), powers.shape[1] * items, -1).transpose(0, 1)
 
 
 class _Sides:
-    """Queries and keys of several items, and the order in which they and their hidden units are gone through.
+    """Queries and keys of several items, and the blocks in which their pairs and hidden units are gone through.
 
     Attributes:
-        flat: `(items · queries, hidden)` and `(items · keys, hidden)`.
+        flat: `(items, queries, hidden)` and `(items, keys, hidden)`.
         sizes: items, queries and keys.
-        positions: all queries, all keys.
-        several: groups of hidden units whose powers are held at once.
-        largest: pairs of the largest block.
+        groups: of hidden units.
+        some, rows, columns: items, queries and keys of the largest block.
+        quotients: of pairs of the largest block, of several groups.
+        positions: queries or keys of the largest block.
+        room: powers of the queries and of the keys of the largest block.
     """
 
     def __init__(self, query: Tensor, key: Tensor, powers: int, units: int) -> None:
-        self.flat = query.reshape(-1, query.shape[-1]), key.reshape(-1, key.shape[-1])
-        items, queries, keys = self.sizes = query.shape[:-2].numel(), query.shape[-2], key.shape[-2]
-        self.positions = [items * queries, items * keys]
-        self.powers, self.units, self.width = powers, units, query.shape[-1]
-        self.several = min(-(-self.width // units), _SEVERAL, max(1, _POWERS // (powers * sum(self.positions))))
-        self.rows = max(1, min(queries, _BLOCK // keys))
-        self.some = max(1, min(items, _BLOCK // (queries * keys))) if self.rows == queries else 1
-        self.largest = self.some * self.rows * keys
+        self.flat = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
+        items, queries, keys = self.sizes = self.flat[0].shape[0], query.shape[-2], key.shape[-2]
+        self.powers, self.units, self.groups = powers, units, -(-query.shape[-1] // units)
+        self.columns = _even(keys, max(_BLOCK // queries, math.isqrt(_BLOCK)))
+        self.rows = _even(queries, _BLOCK // self.columns)
+        whole = (self.rows, self.columns) == (queries, keys)
+        self._most = _even(self.groups, _UNITS // units)
+        most = min(_POWERS // (powers * self._most * (queries + keys)), _BLOCK // (queries * keys))
+        self.some = _even(items, most) if whole else 1
+        self._count = max(1, min(self._most, _BLOCK // (self.some * self.rows * self.columns)))
+        self.quotients = self._count * self.some * self.rows * self.columns
+        self.positions = self.some * max(self.rows, self.columns)
+        self.room = [powers * self._most * self.some * length for length in (self.rows, self.columns)]
+        width = units * self._most
+        of_unit = 2 * torch.eye(width, dtype=query.dtype, device=query.device)
+        self._turn = of_unit.view(self._most, units, width).transpose(0, 1).contiguous()
 
-    def blocks(self) -> Iterator[tuple[slice, slice]]:
-        """Of pairs: some items whole, or some queries of one."""
-        items, queries, _ = self.sizes
+    def blocks(self) -> Iterator[tuple[slice, slice, slice]]:
+        """Of pairs: some items whole, or some queries and keys of one."""
+        items, queries, keys = self.sizes
         for item in range(0, items, self.some):
             for row in range(0, queries, self.rows):
-                yield slice(item, item + self.some), slice(row, row + self.rows)
+                for column in range(0, keys, self.columns):
+                    rows, columns = slice(row, row + self.rows), slice(column, column + self.columns)
+                    yield slice(item, item + self.some), rows, columns
 
     def chunks(self) -> Iterator[slice]:
-        """Hidden units whose powers are held at once."""
-        for first in range(0, self.width, self.several * self.units):
-            yield slice(first, min(self.width, first + self.several * self.units))
+        """Groups of hidden units whose powers are held at once."""
+        for first in range(0, self.groups, self._most):
+            yield slice(first, min(self.groups, first + self._most))
 
-    def groups(self) -> Iterator[tuple[slice, Tensor]]:
-        """Hidden units of some groups, and room for their powers, `(powers, groups, positions)`, used again."""
-        held = self.flat[0].new_empty(self.powers * self.several * sum(self.positions))
-        for units in self.chunks():
-            shape = self.powers, self._count(units), sum(self.positions)
-            yield units, held[: math.prod(shape)].view(shape)
+    def several(self, block: tuple[int, ...]) -> int:
+        """How many of the pairs' matrices of a block are held at once: those of several groups, of each item."""
+        return block[0] * self._count
 
-    def _count(self, units: slice) -> int:
-        return -(-(units.stop - units.start) // self.units)
+    def tables(self, block: tuple[int, ...], groups: int) -> list[Tensor]:
+        """Room for powers, `(powers, groups, positions)`, of a block's queries and of its keys."""
+        lengths = [block[0] * length for length in block[1:]]
+        return [self.flat[0].new_empty(self.powers, groups, length) for length in lengths]
 
-    def spread(self, of_group: Tensor) -> Tensor:
-        """A table `(powers, units)` for each group on its own: `(powers, groups, units of all groups)`, 0 elsewhere."""
-        apart = torch.eye(self.several, dtype=of_group.dtype, device=of_group.device).unsqueeze(-1)
-        return (of_group[:, None, None, :] * apart).flatten(2)
+    def turned(self, some: slice, rows: slice, columns: slice) -> list[Tensor]:
+        """The queries and the keys of a block, `(hidden, positions)`."""
+        sides = self.flat[0][some, rows], self.flat[1][some, columns]
+        return [side.reshape(-1, side.shape[-1]).T for side in sides]
 
-    def cut(self, table: Tensor, units: slice) -> Tensor:
-        """The part of a spread table that these units want, as a matrix."""
-        return table[:, : self._count(units), : units.stop - units.start].flatten(0, 1)
+    def exponentials(self, side: Tensor, chunk: slice, to: Tensor) -> None:
+        """e^2a of a chunk's units, `(units, groups, positions)`; 1 for those that the last group lacks."""
+        there = side[self.units * chunk.start : self.units * chunk.stop]
+        table = self._turn[:, : chunk.stop - chunk.start, : len(there)].flatten(0, 1)
+        # A product with a table that is mostly 0 turns positions to the end in less time than a copy does.
+        torch.mm(table, there, out=to.flatten(0, 1))
+        to.exp_()
 
-    def combine(self, table: Tensor, units: slice, to: Tensor) -> None:
-        """Logarithms of powers, `(powers, groups, positions)`, of a table of exponents; a unit that a group lacks is 0.
+    def grouped(self, vector: Tensor) -> Tensor:
+        """A number for each hidden unit as `(units, groups)`, 0 for those that the last groups lack."""
+        return F.pad(vector, (0, self.units * self.groups - len(vector))).view(self.groups, self.units).T
 
-        A product with a table that is mostly 0 turns positions to the end in less time than a copy does.
-        """
-        exponents = self.cut(table, units)
-        for side, place in zip(self.flat, to.flatten(0, 1).split(self.positions, 1), strict=True):
-            torch.mm(exponents, side[:, units].T, out=place)
 
-    def of_items(self, powers: Tensor, side: int) -> Tensor:
-        """`(powers, groups, items · positions)` of a side as matrices `(groups, items, powers, positions)`."""
-        return powers.unflatten(-1, (self.sizes[0], self.sizes[side])).permute(1, 2, 0, 3)
+def _even(size: int, most: int) -> int:
+    """How long parts are of which none is longer than `most`, and none much shorter than another."""
+    return -(-size // -(-size // max(1, most)))
