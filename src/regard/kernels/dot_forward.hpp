@@ -30,33 +30,32 @@ struct Softmax {
             top[r] = small[r] ? 0 : kNever<T>, total[r] = Vec<T>{};
         }
     }
-    // Scores become weights under the maximum until now; says what weights until now are to be multiplied by.
-    T row(int64_t r, T* scores, int64_t size) {
-        if (small[r]) {
-            Vec<T> sum = total[r];
-            for (int64_t c = 0; c < size; c += kLanes<T>) {
-                Vec<T> weight = loops::power_of_two<T>(load(scores + c));
-                store(scores + c, weight);
-                sum += weight;
-            }
-            total[r] = sum;
-            return 1;
+    // Scores become weights under the maximum until now, which are written panel by panel; says what weights until now
+    // are to be multiplied by.
+    template <typename Write>
+    T row(int64_t r, const T* scores, int64_t from, int64_t to, Write&& write) {
+        constexpr int64_t L = kLanes<T>;
+        T factor = 1;
+        if (!small[r]) {
+            Vec<T> most = loops::all<T>(top[r]);
+            for (int64_t c = from; c < to; c += L) most = loops::larger<T>(most, load(scores + c));
+            const T old = top[r], safe = seen(top[r] = loops::largest<T>(most));
+            if (old != safe) factor = std::exp2(old - safe);
         }
-        Vec<T> most = loops::all<T>(top[r]);
-        for (int64_t c = 0; c < size; c += kLanes<T>) most = loops::larger<T>(most, load(scores + c));
-        T old = top[r], now = loops::largest<T>(most);
-        T safe = now > kNever<T> ? now : 0;  // where nothing is seen, or NaN
+        const T safe = seen(top[r]);
         Vec<T> sum{};
-        for (int64_t c = 0; c < size; c += kLanes<T>) {
-            Vec<T> weight = loops::power_of_two<T>(load(scores + c) - safe);
-            store(scores + c, weight);
-            sum += weight;
+        for (int64_t c = from; c < to; c += 2 * L) {
+            Vec<T> one = loops::power_of_two<T>(load(scores + c) - safe);
+            Vec<T> other = loops::power_of_two<T>(load(scores + c + L) - safe);
+            sum += one + other;
+            write(c, one, other);
         }
-        T factor = old == safe ? T(1) : std::exp2(old - safe);
         total[r] = total[r] * factor + sum;
-        top[r] = now;
         return factor;
     }
+
+  private:
+    static T seen(T most) { return most > kNever<T> ? most : 0; }  // where nothing is seen, or NaN
 };
 
 // What one thread needs to go through the blocks of one head of keys.
@@ -97,11 +96,13 @@ class Forward {
         query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
         std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
         Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
+        std::optional<Rows> before;
         for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
-            typename P::Tile tile(call, block, start, most);
-            std::optional<Rows> before;
+            const typename P::Tile tile(call, block, start, most);
             for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
-                // The rows before these are weighed while the unit multiplies, if it does.
+                // The rows before these are weighed while the unit multiplies, if it does; those of the tile before,
+                // too, if there is room for the scores of both.
+                if (before && tile.strips() <= P::kTogether) before->finish();
                 if (before)
                     P::product(tile, n, query, keys, scores.at, *before), before->finish();
                 else
@@ -110,8 +111,8 @@ class Forward {
                 const int64_t first = n * P::kStrip, size = std::min(P::kTogether * P::kStrip, block.rows - first);
                 before.emplace(Rows{*this, tile, softmax, line, n, first, size});
             }
-            before->finish();
         }
+        before->finish();
         for (int64_t r = 0; r < block.rows; ++r) {
             T total = loops::sum<T>(softmax.total[r]);
             write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, total == 0 ? T(0) : 1 / total,
@@ -131,13 +132,13 @@ class Forward {
     // The scores of some rows become weights, row by row, and values are read with them.
     struct Rows {
         Forward& of;
-        const typename P::Tile& tile;
+        const typename P::Tile tile;
         Softmax<T>& softmax;
         int64_t line, strip, first, size;
         int64_t left = size;
 
         void step() {
-            of.weigh(tile, softmax, line, strip, first + size - left);
+            of.weigh(tile, softmax, line, first + size - left);
             --left;
         }
         void finish() {
@@ -146,22 +147,21 @@ class Forward {
             size = 0;
         }
     };
-    void weigh(const typename P::Tile& tile, Softmax<T>& softmax, int64_t line, int64_t together, int64_t r) {
-        int64_t strip = r / P::kStrip, first = tile.first_vector(strip), size = tile.last_vector(strip) - first;
+    void weigh(const typename P::Tile& tile, Softmax<T>& softmax, int64_t line, int64_t r) {
+        const int64_t strip = r / P::kStrip, from = P::begin(tile, strip), to = P::end(tile, strip);
+        if (from >= to) return;
         T* here = scores.at + r * tile.stride;
-        if (size > 0) {
-            tile.finish(r, here, first, first + size);
-            T scale = softmax.row(r, here + first, size);
-            if (scale != 1) {
-                T* sums = context.at + r * width;
-                for (int64_t c = 0; c < width; c += kLanes<T>) store(sums + c, load(sums + c) * scale);
-            }
-            if (call.dropped) {
-                Draws<T>(call, line + r).write(tile.start + first, size, draws.at);
-                for (int64_t c = 0; c < size; ++c) here[first + c] *= draws.at[c];
-            }
+        tile.finish(r, here, from, to);
+        if (call.dropped) Draws<T>(call, line + r).write(tile.start + from, to - from, draws.at);
+        auto write = P::writer(r, here + from, room);
+        const T scale = softmax.row(r, here, from, to, [&](int64_t c, Vec<T> one, Vec<T> other) {
+            if (call.dropped) one *= load(draws.at + c - from), other *= load(draws.at + c - from + kLanes<T>);
+            write(one, other);
+        });
+        if (scale != 1) {
+            T* sums = context.at + r * width;
+            for (int64_t c = 0; c < width; c += kLanes<T>) store(sums + c, load(sums + c) * scale);
         }
-        P::lay(tile, together, r, scores.at, room);
     }
     typename P::Turned keys;
     typename P::Straight values;

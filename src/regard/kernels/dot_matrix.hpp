@@ -110,20 +110,13 @@ struct Matrix {
             const S* from = view.of<const S>(item, head);
             char* to = tiles.at;
             for (int64_t k = 0; k < chunks(size) * kChunk; k += kStrip) {
-                some_rows(from + k * view.row, view, size - k, kStrip, columns, few.at, width());
+                const Some lines(from + k * view.row, view, size - k, kStrip, columns, few.at, width());
                 for (int64_t c = 0; c < columns; c += kChunk, to += kThree) {
-                    Vec<T> parts[kParts][kStrip];
-                    for (int64_t i = 0; i < kStrip; ++i) {
-                        __m512i rows[kParts];
-                        const T* line = few.at + i * width() + c;
-                        pairs(_mm512_loadu_ps(line), _mm512_loadu_ps(line + kStrip), rows);
-                        for (int part = 0; part < kParts; ++part) parts[part][i] = (Vec<T>)rows[part];
-                    }
-                    for (int part = 0; part < kParts; ++part) {
-                        turn<T>(parts[part]);
-                        for (int64_t i = 0; i < kStrip; ++i)
-                            _mm512_store_si512(to + part * kBlock + i * 64, (__m512i)parts[part][i]);
-                    }
+                    Vec<T> one[kStrip], other[kStrip];
+                    for (int64_t i = 0; i < kStrip; ++i) one[i] = load(lines.at + i * lines.row + c);
+                    for (int64_t i = 0; i < kStrip; ++i) other[i] = load(lines.at + i * lines.row + c + kStrip);
+                    turn<T>(one), turn<T>(other);
+                    for (int64_t i = 0; i < kStrip; ++i) put_pairs((__m512)one[i], (__m512)other[i], to + i * 64);
                 }
             }
         }
@@ -142,11 +135,11 @@ struct Matrix {
             const S* from = view.of<const S>(item, head);
             char* to = tiles.at;
             for (int64_t k = 0; k < size; k += kChunk) {
-                some_rows(from + k * view.row, view, size - k, kChunk, columns, few.at, width());
+                const Some lines(from + k * view.row, view, size - k, kChunk, columns, few.at, width());
                 for (int64_t c = 0; c < width(); c += kStrip, to += kThree)
                     for (int64_t i = 0; i < kStrip; ++i) {
-                        const T* line = few.at + i * width() + c;
-                        put_pairs(_mm512_loadu_ps(line), _mm512_loadu_ps(line + kStrip * width()), to + i * 64);
+                        const T* line = lines.at + i * lines.row + c;
+                        put_pairs(_mm512_loadu_ps(line), _mm512_loadu_ps(line + kStrip * lines.row), to + i * 64);
                     }
             }
         }
@@ -193,7 +186,7 @@ struct Matrix {
             const Side b{keys.tiles.at + (tile.start + p) / kStrip * keys.across(), kThree, keys.across()};
             const int64_t from = first ? n : n + 1;
             for (int64_t i = from; i < from + first + second; ++i) tile.fetch_bias(i, p);
-            multiply<false>(first && second, true, depth, {lines.tile(from), kThree, lines.along}, b,
+            multiply(first && second, true, depth, {lines.tile(from), kThree, lines.along}, b,
                             out + from * kStrip * tile.stride + p, tile.stride, aside);
         }
         aside.rest();
@@ -214,13 +207,15 @@ struct Matrix {
         }
     }
 
-    // The first key that strips n and n + 1 see of a tile, and the end of them, in whole panels.
-    static int64_t begin(const Tile& tile, int64_t n) {
+    // The first key that a strip and the one beside it see of a tile, and the end of them, in whole panels.
+    static int64_t begin(const Tile& tile, int64_t strip) {
+        const int64_t n = strip / 2 * 2;
         const bool more = n + 1 < tile.strips() && tile.end[n + 1];
         if (!more) return tile.first_panel(n);
         return tile.end[n] ? std::min(tile.first_panel(n), tile.first_panel(n + 1)) : tile.first_panel(n + 1);
     }
-    static int64_t end(const Tile& tile, int64_t n) {
+    static int64_t end(const Tile& tile, int64_t strip) {
+        const int64_t n = strip / 2 * 2;
         return n + 1 < tile.strips() ? std::max(tile.last_panel(n), tile.last_panel(n + 1)) : tile.last_panel(n);
     }
 
@@ -232,20 +227,24 @@ struct Matrix {
         char* at = room.tiles.at + (strip - n) * Room::kAcross + row % kStrip * 64;
         for (int64_t c = from; c < to; c += kChunk, at += kThree) put_pairs(part(c), part(c + kStrip), at);
     }
-    static void lay(const Tile& tile, int64_t n, int64_t row, const T* weights, Room& room) {
-        lay(tile, n, row, weights, begin(tile, n), end(tile, n), room);
+    // Writes the weights of one of their rows as the unit takes them, panel by panel.
+    static auto writer(int64_t row, T*, Room& room) {
+        char* at = room.tiles.at + row / kStrip % kTogether * Room::kAcross + row % kStrip * 64;
+        return [at](Vec<T> one, Vec<T> other) mutable {
+            put_pairs((__m512)one, (__m512)other, at);
+            at += kThree;
+        };
     }
 
     // out += weights · values, a row `width` numbers long, of strips n and n + 1; their weights from … to were laid.
     static void read(const Tile& tile, int64_t n, int64_t from, int64_t to, const Straight& values, int64_t width, T* out,
                      Room& room) {
-        Idle idle;
         const char* b = values.tiles.at + (tile.start + from) / kChunk * values.along();
         if (from < to)
             for (int64_t c = 0; c < width; c += 2 * kStrip)
-                multiply<true>(n + 1 < tile.strips(), c + kStrip < width, (to - from) / kChunk,
-                               {room.tiles.at, kThree, Room::kAcross}, {b + c / kStrip * kThree, values.along(), kThree},
-                               out + n * kStrip * width + c, width, idle);
+                add(n + 1 < tile.strips(), c + kStrip < width, (to - from) / kChunk,
+                    {room.tiles.at, kThree, Room::kAcross}, {b + c / kStrip * kThree, values.along(), kThree},
+                    out + n * kStrip * width + c, width);
     }
     static void read(const Tile& tile, int64_t n, const T*, const Straight& values, int64_t width, T* out, Room& room) {
         read(tile, n, begin(tile, n), end(tile, n), values, width, out, room);
@@ -264,7 +263,6 @@ struct Matrix {
     // sums[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips see them.
     static void into_keys(const Tile& tile, const T* weights, const Lines& lines, Sums& sums, Room& room) {
         const int64_t all = chunks(tile.block.rows), width = lines.width;
-        Idle idle;
         for (int64_t panel = 0; panel < tile.columns; panel += kChunk) {
             int64_t first = all, last = 0;
             for (int64_t n = 0; n < tile.strips(); ++n)
@@ -277,10 +275,10 @@ struct Matrix {
                                   weight(tile, weights, 2 * chunk + 1, r, panel + i * kStrip),
                                   room.tiles.at + ((chunk - first) * 2 + i) * kThree + r * 64);
             for (int64_t c = 0; c < width; c += 2 * kStrip)
-                multiply<true>(c + kStrip < width, true, last - first,
-                               {lines.turned.at + (c / kStrip * all + first) * kThree, kThree, all * kThree},
-                               {room.tiles.at, 2 * kThree, kThree}, sums.numbers.at + c * sums.room + tile.start + panel,
-                               sums.room, idle);
+                add(c + kStrip < width, true, last - first,
+                    {lines.turned.at + (c / kStrip * all + first) * kThree, kThree, all * kThree},
+                    {room.tiles.at, 2 * kThree, kThree}, sums.numbers.at + c * sums.room + tile.start + panel,
+                    sums.room);
         }
     }
 
@@ -292,13 +290,23 @@ struct Matrix {
             return _mm512_setzero_ps();
         return _mm512_loadu_ps(weights + (strip * kStrip + row) * tile.stride + column);
     }
-    // `rows` rows, those past `size` 0.
-    static void some_rows(const S* from, const View& view, int64_t size, int64_t rows, int64_t columns, T* to,
-                          int64_t width) {
-        size = std::max<int64_t>(0, std::min(size, rows));
-        rows_of<S, T>(from, view.row, view.column, size, columns, T(1), to, width);
-        std::memset(to + size * width, 0, (rows - size) * width * sizeof(T));
-    }
+    // `rows` rows of a view, `width` numbers long, those past `size` 0: where they lie if they can be taken from there.
+    struct Some {
+        const T* at;
+        int64_t row;
+
+        Some(const S* from, const View& view, int64_t size, int64_t rows, int64_t columns, T* room, int64_t width)
+            : at(room), row(width) {
+            if constexpr (std::is_same_v<S, T>)
+                if (view.column == 1 && columns == width && size >= rows) {
+                    at = from, row = view.row;
+                    return;
+                }
+            size = std::max<int64_t>(0, std::min(size, rows));
+            rows_of<S, T>(from, view.row, view.column, size, columns, T(1), room, width);
+            std::memset(room + size * width, 0, (rows - size) * width * sizeof(T));
+        }
+    };
 };
 
 }  // namespace dot

@@ -33,22 +33,25 @@ inline bool unit_granted() {  // Linux gives a process the unit's registers when
 // What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
 inline void written() { asm volatile("" ::: "memory"); }
 
-// The three parts of 16 numbers. Rounded to nearest, so that what products leave out is of either sign.
+// The three parts of 16 numbers, the upper half of each number's bits. The first is rounded to nearest, so that what
+// products leave out is of either sign; 16 bits are left at most, of which the second part has the first 8.
 inline void split(__m512 numbers, __m512i* parts) {
-    for (int i = 0; i < 2; ++i) {
-        __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x8000));
-        parts[i] = _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff0000));
-        numbers = _mm512_sub_ps(numbers, _mm512_castsi512_ps(parts[i]));
-    }
-    parts[2] = _mm512_castps_si512(numbers);
+    const __m512i upper = _mm512_set1_epi32(0xffff0000);
+    __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x8000));
+    parts[0] = _mm512_and_si512(rounded, upper);
+    numbers = _mm512_sub_ps(numbers, _mm512_castsi512_ps(parts[0]));
+    parts[1] = _mm512_and_si512(_mm512_castps_si512(numbers), upper);
+    parts[2] = _mm512_castps_si512(_mm512_sub_ps(numbers, _mm512_castsi512_ps(parts[1])));
 }
 
-// Rows of pairs of both: one row of the tiles of the three parts.
+// Rows of pairs of both: one row of the tiles of the three parts. Upper halves of the one become lower ones.
 inline void pairs(__m512 one, __m512 other, __m512i* rows) {
+    const __m512i halves =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
     __m512i first[kParts], second[kParts];
     split(one, first), split(other, second);
     for (int i = 0; i < kParts; ++i)
-        rows[i] = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(first[i], 16), second[i]);
+        rows[i] = _mm512_mask_shuffle_epi8(second[i], 0x3333333333333333, first[i], halves);
 }
 inline void put_pairs(__m512 one, __m512 other, char* to) {
     __m512i rows[kParts];
@@ -76,25 +79,18 @@ struct Side {
     int64_t along, across;
 };
 
-// C (16 M × 16 N) = [C +] A · B, whose depth is 32 times `chunks`. Small products come first: they are added up exactly
-// enough beside each other. After each product of tiles `aside` gives the vectors something to do meanwhile; results are
-// stored after that, for a store that waits keeps later instructions from starting.
-template <int M, int N, bool kAdd, typename Work>
+// C (16 M × 16 N) = A · B, whose depth is 32 times `chunks`. Small products come first: they are added up exactly
+// enough beside each other. After each product of tiles `aside` gives the vectors something to do meanwhile; results
+// are stored after that, for a store that waits keeps later instructions from starting.
+template <int M, int N, typename Work>
 inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride, Work& aside) {
     float* next = c + 16 * stride;
     stride *= sizeof(float);
     written();
-    if constexpr (kAdd) {
-        _tile_loadd(0, c, stride);
-        if constexpr (N == 2) _tile_loadd(1, c + 16, stride);
-        if constexpr (M == 2) _tile_loadd(2, next, stride);
-        if constexpr (M == 2 && N == 2) _tile_loadd(3, next + 16, stride);
-    } else {
-        _tile_zero(0);
-        if constexpr (N == 2) _tile_zero(1);
-        if constexpr (M == 2) _tile_zero(2);
-        if constexpr (M == 2 && N == 2) _tile_zero(3);
-    }
+    _tile_zero(0);
+    if constexpr (N == 2) _tile_zero(1);
+    if constexpr (M == 2) _tile_zero(2);
+    if constexpr (M == 2 && N == 2) _tile_zero(3);
     auto left = [&](const char* at) __attribute__((always_inline)) {
         _tile_loadd(4, at, 64);
         if constexpr (M == 2) _tile_loadd(5, at + a.across, 64);
@@ -126,17 +122,75 @@ inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int
     if constexpr (M == 2 && N == 2) _tile_stored(3, next + 16, stride);
 }
 
-template <bool kAdd, typename Work>
+// C += A · B, where there are chunks and nothing is done aside. Sums are large from the start, so the order of products
+// is that of the fewest loads; a register is loaded anew as soon as the last product that needs it is under way.
+template <int M, int N>
+inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride) {
+    float* next = c + 16 * stride;
+    stride *= sizeof(float);
+    written();
+    _tile_loadd(0, c, stride);
+    if constexpr (N == 2) _tile_loadd(1, c + 16, stride);
+    if constexpr (M == 2) _tile_loadd(2, next, stride);
+    if constexpr (M == 2 && N == 2) _tile_loadd(3, next + 16, stride);
+    auto right = [&](const char* at) __attribute__((always_inline)) {
+        _tile_loadd(6, at, 64);
+        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+    };
+    auto then_left = [&](const char* at) __attribute__((always_inline)) {
+        _tile_dpbf16ps(0, 4, 6);
+        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(4, at, 64);
+        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
+        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+        if constexpr (M == 2) _tile_loadd(5, at + a.across, 64);
+    };
+    auto then_right = [&](const char* at) __attribute__((always_inline)) {
+        _tile_dpbf16ps(0, 4, 6);
+        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
+        _tile_loadd(6, at, 64);
+        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
+        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+    };
+    const char *one = a.at, *other = b.at;
+    _tile_loadd(4, one + 2 * kBlock, 64);
+    if constexpr (M == 2) _tile_loadd(5, one + 2 * kBlock + a.across, 64);
+    right(other);
+    for (;;) {
+        then_left(one + kBlock);
+        then_right(other + kBlock);
+        then_left(one);
+        then_right(other + 2 * kBlock);
+        then_right(other);
+        if (--chunks == 0) break;
+        one += a.along, other += b.along;
+        then_left(one + 2 * kBlock), right(other);
+    }
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+    _tile_stored(0, c, stride);
+    if constexpr (N == 2) _tile_stored(1, c + 16, stride);
+    if constexpr (M == 2) _tile_stored(2, next, stride);
+    if constexpr (M == 2 && N == 2) _tile_stored(3, next + 16, stride);
+}
+
+template <typename Work>
 inline void multiply(bool two_rows, bool two_columns, int64_t chunks, const Side& a, const Side& b, float* c,
                      int64_t stride, Work& aside) {
-    if (two_rows && two_columns)
-        multiply<2, 2, kAdd>(chunks, a, b, c, stride, aside);
-    else if (two_rows)
-        multiply<2, 1, kAdd>(chunks, a, b, c, stride, aside);
-    else if (two_columns)
-        multiply<1, 2, kAdd>(chunks, a, b, c, stride, aside);
+    if (two_rows)
+        two_columns ? multiply<2, 2>(chunks, a, b, c, stride, aside) : multiply<2, 1>(chunks, a, b, c, stride, aside);
     else
-        multiply<1, 1, kAdd>(chunks, a, b, c, stride, aside);
+        two_columns ? multiply<1, 2>(chunks, a, b, c, stride, aside) : multiply<1, 1>(chunks, a, b, c, stride, aside);
+}
+inline void add(bool two_rows, bool two_columns, int64_t chunks, const Side& a, const Side& b, float* c,
+                int64_t stride) {
+    if (two_rows)
+        two_columns ? add<2, 2>(chunks, a, b, c, stride) : add<2, 1>(chunks, a, b, c, stride);
+    else
+        two_columns ? add<1, 2>(chunks, a, b, c, stride) : add<1, 1>(chunks, a, b, c, stride);
 }
 
 }  // namespace dot

@@ -84,7 +84,15 @@ struct Vectors {
 
     static void mend(const Tile&, int64_t, const Lines&, const View&, T*) {}  // nothing is amiss
 
-    static void lay(const Tile&, int64_t, int64_t, const T*, Room&) {}  // weights are read as they are
+    // Weights are wanted for what a strip sees, and written where its scores were.
+    static int64_t begin(const Tile& tile, int64_t n) { return tile.first_panel(n); }
+    static int64_t end(const Tile& tile, int64_t n) { return tile.last_panel(n); }
+    static auto writer(int64_t, T* to, Room&) {
+        return [to](Vec<T> one, Vec<T> other) mutable {
+            store(to, one), store(to + kLanes<T>, other);
+            to += kPanel<T>;
+        };
+    }
 
     // out += weights · values, a row `width` numbers long.
     static void read(const Tile& tile, int64_t, const T* weights, const Straight& values, int64_t width, T* out, Room&) {
