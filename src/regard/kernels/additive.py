@@ -223,9 +223,10 @@ def _blocks(
     several = min(items, max(1, size // (rows * columns * hidden))) if rows == queries and columns == keys else 1
     held, one = query.new_empty(several * rows * columns * hidden), query.new_ones(())
     ratio = held[:0]
-    given = (query, key) if kept is None else (query, key, kept.view(key.shape))
-    for left, right, *some in zip(*(_cut(tensor, several, 0, items) for tensor in (*given, *others)), strict=True):
-        sides = _sides(left, right, None if kept is None else some.pop(0))
+    if kept is not None:  # few queries, whose exponentials are made at once
+        query, key = _exponential(query, _REACH[query.dtype][1]), kept.view(key.shape)
+    for left, right, *some in zip(*(_cut(tensor, several, 0, items) for tensor in (query, key, *others)), strict=True):
+        sides = _sides(left, right) if kept is None else _Sides(left, right, True)
         cut = sides.query.unsqueeze(2), sides.key.unsqueeze(1), *some
         for of_rows in zip(*(_cut(tensor, rows, 1, queries) for tensor in cut), strict=True):
             for left, right, *rest in zip(*(_cut(tensor, columns, 2, keys) for tensor in of_rows), strict=True):
@@ -248,13 +249,11 @@ def _cut(tensor: Tensor, step: int, axis: int, size: int) -> Iterable[Tensor]:
 # --- the two sides --------------------------------------------------------------------------------------------------
 
 
-def _sides(query: Tensor, key: Tensor, kept: Tensor | None) -> _Sides:
+def _sides(query: Tensor, key: Tensor) -> _Sides:
     """What the pairs of these queries and keys are made from; see the head of this file. The loop does it likewise."""
     reach, cut = _REACH[query.dtype]
-    if kept is None and _is_narrow(key, reach):
-        kept = _exponential(key, reach)
-    if kept is not None:
-        return _Sides(_exponential(query, cut), kept, True)
+    if _is_narrow(key, reach):
+        return _Sides(_exponential(query, cut), _exponential(key, reach), True)
     if _is_narrow(query, reach):
         return _Sides(_exponential(query, reach), _exponential(key, cut), True)
     for here, there, swapped in ((key, query, False), (query, key, True)):
