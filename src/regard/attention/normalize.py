@@ -265,8 +265,8 @@ _FEW = 2**16
 
 
 def _are_few(scores: Tensor) -> bool:
-    """Whether there are some, but few, that can be looked at."""
-    return scores.is_cpu and 0 < scores.numel() <= _FEW and is_readable(scores)
+    """Whether there are some, but few, that can be looked at; a traced call is not tied to their number."""
+    return scores.is_cpu and is_readable(scores) and 0 < scores.numel() <= _FEW
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
