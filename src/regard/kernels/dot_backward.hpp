@@ -217,7 +217,7 @@ void backward(const Call& call, double scale) {
     std::vector<std::vector<T>> parts(apart ? (units + step - 1) / step : 0);
     int64_t cost = 3 * call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(units, step, call.threads, cost, [&](int64_t from, int64_t to) {
-        typename P::Unit unit(call.unit);
+        const typename P::Unit unit(call.unit != 0);
         std::optional<Backward<S, T, P>> fast;
         std::optional<Backward<S, T, Plain>> plain;
         Directions<S, T> key_directions(call.key_directions, call.keys, call.dim);
@@ -236,7 +236,7 @@ void backward(const Call& call, double scale) {
                 if (!way) way.emplace(call, scale, key_directions, query_directions);
                 way->go_through(own_key, item, key_head, to_bias, !apart);
             };
-            if (unit.held && Backward<S, T, P>::fits(call, scale, own_key, query_directions, item, key_head))
+            if (unit && Backward<S, T, P>::fits(call, scale, own_key, query_directions, item, key_head))
                 go_through(fast);
             else
                 go_through(plain);

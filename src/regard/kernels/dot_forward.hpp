@@ -178,7 +178,7 @@ void forward(const Call& call, double scale) {
     const int64_t blocks = rows ? (call.queries + rows - 1) / rows : 0, each = group * blocks;
     int64_t cost = call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(call.batch * call.key_heads * each, 1, call.threads, cost, [&](int64_t from, int64_t to) {
-        typename P::Unit unit(call.unit);
+        const typename P::Unit unit(call.unit != 0);
         std::optional<Forward<S, T, P>> fast;
         std::optional<Forward<S, T, Plain>> plain;
         Directions<S, T> directions(call.key_directions, call.keys, call.dim);
@@ -198,7 +198,7 @@ void forward(const Call& call, double scale) {
                     way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows));
                 }
             };
-            if (unit.held && key.fits && value.fits)
+            if (unit && key.fits && value.fits)
                 go_through(fast);
             else
                 go_through(plain);

@@ -20,24 +20,7 @@ struct Matrix {
     static int64_t chunks(int64_t size) { return (size + kChunk - 1) / kChunk; }
     static int64_t strips(int64_t size) { return (size + kStrip - 1) / kStrip; }
 
-    // The unit's registers are a thread's own.
-    struct Unit {
-        bool held;
-        explicit Unit(int64_t asked) : held(asked && unit_granted()) {
-            struct alignas(64) {
-                uint8_t palette = 1, row = 0, none[14] = {0};
-                uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-                uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-            } configuration;
-            asm volatile("" : : "r"(&configuration) : "memory");
-            if (held) _tile_loadconfig(&configuration);
-        }
-        ~Unit() {
-            if (held) _tile_release();
-        }
-        Unit(const Unit&) = delete;
-        Unit& operator=(const Unit&) = delete;
-    };
+    using Unit = tiles::Held;
 
     // Rows of a block, as numbers and as tiles; turned as well if they are to be added to sums.
     struct Lines {

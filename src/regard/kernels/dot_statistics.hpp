@@ -199,7 +199,7 @@ void statistics(const Call& call, double scale) {
     const int64_t rows = std::max(P::kStrip, std::min(P::kRows, kHeld / stride / P::kStrip * P::kStrip));
     int64_t cost = call.batch * call.heads * call.queries * call.keys * (call.dim + call.value_dim);
     share(call.batch * call.heads, 1, call.threads, cost, [&](int64_t from, int64_t to) {
-        typename P::Unit unit(call.unit);
+        const typename P::Unit unit(call.unit != 0);
         std::optional<Statistics<S, T, P>> fast;
         std::optional<Statistics<S, T, Plain>> plain;
         Directions<S, T> directions(call.key_directions, call.keys, call.dim);
@@ -212,7 +212,7 @@ void statistics(const Call& call, double scale) {
                 way->begin(own_key, item, key_head);
                 for (; at < stop; ++at) way->go_through(item, at % call.heads);
             };
-            if (unit.held && Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1).fits &&
+            if (unit && Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1).fits &&
                 (!call.context || Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1).fits))
                 go_through(fast);
             else

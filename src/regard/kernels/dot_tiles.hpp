@@ -12,26 +12,15 @@
 
 #include "dot_call.hpp"
 #include "dot_pack.hpp"
+#include "tiles.hpp"
 
-#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__linux__) && defined(REGARD_SHUFFLES)
+#if defined(REGARD_HAS_TILES) && defined(REGARD_SHUFFLES)
 
 #define DOT_MATRIX_UNIT
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 namespace dot {
 
-constexpr int64_t kParts = 3, kBlock = 1024, kThree = kParts * kBlock;  // bytes of a tile, and of all parts of one
-
-inline bool unit_granted() {  // Linux gives a process the unit's registers when it asks for them
-    constexpr int ask = 0x1023, tiles = 18;
-    static const bool granted = syscall(SYS_arch_prctl, ask, tiles) == 0;
-    return granted;
-}
-
-// What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
-inline void written() { asm volatile("" ::: "memory"); }
+constexpr int64_t kParts = 3, kBlock = tiles::kTile, kThree = kParts * kBlock;  // bytes of a tile, and of all parts of one
 
 // The three parts of 16 numbers, the upper half of each number's bits. The first is rounded to nearest, so that what
 // products leave out is of either sign; 16 bits are left at most, of which the second part has the first 8.
@@ -86,24 +75,24 @@ template <int M, int N, typename Work>
 inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride, Work& aside) {
     float* next = c + 16 * stride;
     stride *= sizeof(float);
-    written();
+    tiles::written();
     _tile_zero(0);
     if constexpr (N == 2) _tile_zero(1);
     if constexpr (M == 2) _tile_zero(2);
     if constexpr (M == 2 && N == 2) _tile_zero(3);
     auto left = [&](const char* at) __attribute__((always_inline)) {
-        _tile_loadd(4, at, 64);
-        if constexpr (M == 2) _tile_loadd(5, at + a.across, 64);
+        REGARD_LOAD(4, at, 64);
+        if constexpr (M == 2) REGARD_LOAD(5, at + a.across, 64);
     };
     auto right = [&](const char* at) __attribute__((always_inline)) {
-        _tile_loadd(6, at, 64);
-        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+        REGARD_LOAD(6, at, 64);
+        if constexpr (N == 2) REGARD_LOAD(7, at + b.across, 64);
     };
     auto add = [&]() __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
         aside.some();
     };
     const char *one = a.at, *other = b.at;
@@ -128,34 +117,34 @@ template <int M, int N>
 inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride) {
     float* next = c + 16 * stride;
     stride *= sizeof(float);
-    written();
-    _tile_loadd(0, c, stride);
-    if constexpr (N == 2) _tile_loadd(1, c + 16, stride);
-    if constexpr (M == 2) _tile_loadd(2, next, stride);
-    if constexpr (M == 2 && N == 2) _tile_loadd(3, next + 16, stride);
+    tiles::written();
+    REGARD_LOAD(0, c, stride);
+    if constexpr (N == 2) REGARD_LOAD(1, c + 16, stride);
+    if constexpr (M == 2) REGARD_LOAD(2, next, stride);
+    if constexpr (M == 2 && N == 2) REGARD_LOAD(3, next + 16, stride);
     auto right = [&](const char* at) __attribute__((always_inline)) {
-        _tile_loadd(6, at, 64);
-        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+        REGARD_LOAD(6, at, 64);
+        if constexpr (N == 2) REGARD_LOAD(7, at + b.across, 64);
     };
     auto then_left = [&](const char* at) __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(4, at, 64);
-        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
-        if constexpr (M == 2) _tile_loadd(5, at + a.across, 64);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        REGARD_LOAD(4, at, 64);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+        if constexpr (M == 2) REGARD_LOAD(5, at + a.across, 64);
     };
     auto then_right = [&](const char* at) __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-        _tile_loadd(6, at, 64);
-        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
-        if constexpr (N == 2) _tile_loadd(7, at + b.across, 64);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        REGARD_LOAD(6, at, 64);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+        if constexpr (N == 2) REGARD_LOAD(7, at + b.across, 64);
     };
     const char *one = a.at, *other = b.at;
-    _tile_loadd(4, one + 2 * kBlock, 64);
-    if constexpr (M == 2) _tile_loadd(5, one + 2 * kBlock + a.across, 64);
+    REGARD_LOAD(4, one + 2 * kBlock, 64);
+    if constexpr (M == 2) REGARD_LOAD(5, one + 2 * kBlock + a.across, 64);
     right(other);
     for (;;) {
         then_left(one + kBlock);
@@ -167,10 +156,10 @@ inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t 
         one += a.along, other += b.along;
         then_left(one + 2 * kBlock), right(other);
     }
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-    if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-    if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+    REGARD_PRODUCT(0, 4, 6);
+    if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+    if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+    if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
     _tile_stored(0, c, stride);
     if constexpr (N == 2) _tile_stored(1, c + 16, stride);
     if constexpr (M == 2) _tile_stored(2, next, stride);

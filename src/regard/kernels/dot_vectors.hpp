@@ -21,8 +21,8 @@ struct Vectors {
     using Tile = dot::Tile<T, kStrip>;
 
     struct Unit {  // nothing to be set up
-        static constexpr bool held = false;
-        explicit Unit(int64_t) {}
+        explicit Unit(bool) {}
+        explicit operator bool() const { return false; }
     };
 
     // Rows of a block.

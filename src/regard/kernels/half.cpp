@@ -5,10 +5,7 @@
 
 #include "half_block.hpp"
 
-#ifdef REGARD_HAS_TILES
-
-#include <sys/syscall.h>
-#include <unistd.h>
+#ifdef REGARD_HALF_BY_TILES
 
 #include <atomic>
 
@@ -56,7 +53,6 @@ struct Run {
         const int64_t cost = call.batch * call.heads * call.queries * call.keys * 8;
         const int64_t blocks = up(call.queries, kQueries);
         char* const threads_room = room + call.threads * places.head_bytes;
-        const Configuration configuration;
         std::atomic<int64_t> threads{0};
         if (key_heads % call.threads == 0 || key_heads >= 4 * call.threads) {
             // Heads are enough to share: what a thread packs it uses at once, while it is in its cache.
@@ -64,13 +60,12 @@ struct Run {
                 const int64_t thread = threads++;
                 char* packed = room + thread * places.head_bytes;
                 char* own = threads_room + thread * places.thread_bytes;
-                _tile_loadconfig(&configuration);
+                const tiles::Held held(true);
                 for (int64_t key_head = begin; key_head < end; ++key_head) {
                     pack(key_head, 0, places.groups, packed);
                     for (int64_t head = key_head * each; head < (key_head + 1) * each; ++head)
                         for (int64_t block = 0; block < blocks; ++block) attend(head, block, packed, own);
                 }
-                _tile_release();
             });
             return;
         }
@@ -86,14 +81,13 @@ struct Run {
             threads = 0;
             loops::share(here * each * blocks, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
                 char* own = threads_room + threads++ * places.thread_bytes;
-                _tile_loadconfig(&configuration);
+                const tiles::Held held(true);
                 for (int64_t at = begin; at < end; ++at) {
                     // From both ends in turn: where queries see different numbers of keys, threads get like shares.
                     const int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
                     const int64_t head = at / blocks;
                     attend(first * each + head, block, room + head / each * places.head_bytes, own);
                 }
-                _tile_release();
             });
         }
     }
@@ -112,17 +106,9 @@ void forward(const Call& call, double scale) {
     ::operator delete(room, line);
 }
 
-bool granted() {  // Linux gives a process tiles when it asks for them
-    constexpr int ask = 0x1023, tiles = 18;
-    return syscall(SYS_arch_prctl, ask, tiles) == 0;
-}
-
 }  // namespace
 
-extern "C" int half_available() {
-    static const bool available = granted();
-    return available;
-}
+extern "C" int half_available() { return tiles::granted(); }
 extern "C" void half_forward_bfloat16(const Call* call, double scale) { forward<1>(*call, scale); }
 extern "C" void half_forward_float16(const Call* call, double scale) { forward<2>(*call, scale); }
 

@@ -11,7 +11,7 @@
 
 #include "half_pack.hpp"
 
-#ifdef REGARD_HAS_TILES
+#ifdef REGARD_HALF_BY_TILES
 
 #include <cmath>
 
@@ -91,7 +91,7 @@ struct Block {
     // Of some groups of keys, and the highest lane by lane: a few groups' are looked at while they are near.
     REGARD_ALONE void score(int64_t begin, int64_t end) {
         std::fill(highest, highest + kQueries, _mm512_set1_ps(-INFINITY));
-        REGARD_WRITTEN();
+        tiles::written();
         const bool is_short = kParts == 1 && places.chunks == 2;
         if (is_short) hold_queries();
         const char* key = keys + begin * places.key_bytes;
@@ -103,9 +103,9 @@ struct Block {
                     score_held(key, to);
                 else
                     score_all(key, to);
-            REGARD_WRITTEN();
+            tiles::written();
             look(group, size, to - size * kKeys);
-            REGARD_WRITTEN();
+            tiles::written();
         }
     }
     // Queries of 33 to 64 dims stay in tiles: half as many loads.
@@ -248,7 +248,7 @@ struct Block {
 
     // Adds the values of some groups, weighed, to the context.
     REGARD_ALONE void read(int64_t begin, int64_t end, bool is_first) const {
-        REGARD_WRITTEN();
+        tiles::written();
         const int64_t stride = places.scores_stride * 4;
         for (int64_t slice = 0; slice < places.slices; ++slice) {
             float* context = context_of(0) + slice * 32;

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "loops.hpp"
+#include "tiles.hpp"
 
 struct Call {  // half.py makes it number by number
     int64_t batch, heads, key_heads, queries, keys, dim, width, threads;
@@ -14,13 +14,14 @@ struct Call {  // half.py makes it number by number
     float* logsumexp;                                            // (batch, heads, queries)
 };
 
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__linux__)
+#if defined(REGARD_HAS_TILES) && defined(__AVX512BF16__)
 
-#define REGARD_HAS_TILES
+#define REGARD_HALF_BY_TILES
 
 namespace {
 
-constexpr int64_t kTile = 1024;               // bytes: 16 rows of 64
+using tiles::kTile;
+
 constexpr int64_t kKeys = 32, kQueries = 32;  // two tiles of each
 constexpr int64_t kGroups = 32, kNear = 2;    // groups of kKeys whose scores are held, and are looked at together
 constexpr int64_t kLanes = 16;
@@ -115,30 +116,6 @@ inline void transpose(__m512i* r) {
 }
 
 // --- tiles ----------------------------------------------------------------------------------------------------------
-
-// What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
-#define REGARD_WRITTEN() asm volatile("" ::: "memory")
-
-struct alignas(64) Configuration {
-    uint8_t palette = 1, row = 0, none[14] = {0};
-    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-// Seven instructions that do nothing. Where another thread shares the core, tile instructions that enter it together
-// keep each other waiting: behind these a product takes 8 ns instead of 15 and a load 7 instead of 12. Elsewhere they
-// cost nothing.
-#define REGARD_APART() asm volatile("nop\n nop\n nop\n nop\n nop\n nop\n nop\n")
-#define REGARD_LOAD(tile, from, stride)  \
-    do {                                 \
-        _tile_loadd(tile, from, stride); \
-        REGARD_APART();                  \
-    } while (0)
-#define REGARD_PRODUCT(to, left, right)  \
-    do {                                 \
-        _tile_dpbf16ps(to, left, right); \
-        REGARD_APART();                  \
-    } while (0)
 
 inline void zero() {
     _tile_zero(0);

@@ -16,7 +16,7 @@ namespace {
 using dot::kThree, dot::put_pairs, dot::turn;
 using loops::Vec;
 
-constexpr int64_t kStrip = 16, kSome = 32, kTile = dot::kBlock, kBoth = 2 * kThree;  // bytes of two tiles of three parts
+constexpr int64_t kStrip = 16, kSome = 32, kTile = tiles::kTile, kBoth = 2 * kThree;  // bytes of two tiles of three parts
 constexpr int64_t kColumns = 512, kDepth = 512;                 // of the right side that is held
 constexpr int64_t kAcross = kColumns + kStrip;                  // a row of sums: no whole number of pages
 
@@ -110,7 +110,7 @@ template <int M, int N>
 inline void multiply(int64_t chunks, const char* left, const char* right, float* c) {
     constexpr int64_t kStride = kAcross * sizeof(float), kLines = kBoth / (6 * 64);
     const char* ahead = right + kBoth;
-    dot::written();
+    tiles::written();
     _tile_zero(0);
     if constexpr (N == 2) _tile_zero(1);
     if constexpr (M == 2) _tile_zero(2);
@@ -120,32 +120,32 @@ inline void multiply(int64_t chunks, const char* left, const char* right, float*
         ahead += kLines * 64;
     };
     auto then_left = [&](const char* next) __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(4, next, 64);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        REGARD_LOAD(4, next, 64);
         fetch();
         if constexpr (M == 2) {
-            _tile_dpbf16ps(2, 5, 6);
-            if constexpr (N == 2) _tile_dpbf16ps(3, 5, 7);
-            _tile_loadd(5, next + kThree, 64);
+            REGARD_PRODUCT(2, 5, 6);
+            if constexpr (N == 2) REGARD_PRODUCT(3, 5, 7);
+            REGARD_LOAD(5, next + kThree, 64);
         }
     };
     auto then_right = [&](const char* next) __attribute__((always_inline)) {
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-        _tile_loadd(6, next, 64);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        REGARD_LOAD(6, next, 64);
         fetch();
         if constexpr (N == 2) {
-            _tile_dpbf16ps(1, 4, 7);
-            if constexpr (M == 2) _tile_dpbf16ps(3, 5, 7);
-            _tile_loadd(7, next + kThree, 64);
+            REGARD_PRODUCT(1, 4, 7);
+            if constexpr (M == 2) REGARD_PRODUCT(3, 5, 7);
+            REGARD_LOAD(7, next + kThree, 64);
         }
     };
     auto load = [&]() __attribute__((always_inline)) {
-        _tile_loadd(4, left + 2 * kTile, 64);
-        if constexpr (M == 2) _tile_loadd(5, left + 2 * kTile + kThree, 64);
-        _tile_loadd(6, right, 64);
-        if constexpr (N == 2) _tile_loadd(7, right + kThree, 64);
+        REGARD_LOAD(4, left + 2 * kTile, 64);
+        if constexpr (M == 2) REGARD_LOAD(5, left + 2 * kTile + kThree, 64);
+        REGARD_LOAD(6, right, 64);
+        if constexpr (N == 2) REGARD_LOAD(7, right + kThree, 64);
     };
     for (int64_t k = 0; k < chunks; ++k, left += kBoth, right += kBoth) {
         load();
@@ -154,10 +154,10 @@ inline void multiply(int64_t chunks, const char* left, const char* right, float*
         then_left(left);
         then_right(right + 2 * kTile);
         then_right(right);
-        _tile_dpbf16ps(0, 4, 6);
-        if constexpr (N == 2) _tile_dpbf16ps(1, 4, 7);
-        if constexpr (M == 2) _tile_dpbf16ps(2, 5, 6);
-        if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
         fetch();
     }
     _tile_stored(0, c, kStride);
@@ -174,7 +174,7 @@ inline void multiply(bool two_rows, bool two_columns, int64_t chunks, const char
 
 // Whether all numbers were such as the unit takes; else what was written is of no use.
 bool multiply_all(const Call& call) {
-    const dot::Matrix<float>::Unit unit(1);
+    const tiles::Held unit(true);
     Fits fits;
     const int64_t blocks = std::max<int64_t>(1, (call.depth + kDepth - 1) / kDepth);
     const int64_t deep = (call.depth + blocks * kSome - 1) / (blocks * kSome) * kSome, panel = deep / kSome * kBoth;
@@ -201,7 +201,7 @@ bool multiply_all(const Call& call) {
 
 }  // namespace
 
-extern "C" bool matrix_unit() { return dot::unit_granted(); }
+extern "C" bool matrix_unit() { return tiles::granted(); }
 
 // out (rows × columns) = left · right [+ bias], where the left side is multiplied by `factor`, a power of two, for the
 // product and its result divided by it. False where some number was none that the unit takes.
