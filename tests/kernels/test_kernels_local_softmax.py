@@ -162,8 +162,10 @@ def test_any_strides(way):
     aside = center.t().contiguous().t()
     found = look(left.mT.contiguous().mT, turned, spaced, aside, LENGTHS.int(), BELL)
     torch.testing.assert_close(found.context, plain.context)
-    negated = torch._neg_view(-key)
-    torch.testing.assert_close(look(left, negated, value, center, LENGTHS, BELL).context, plain.context)
+    for place, one in enumerate((left, key, value, center)):
+        given = [left, key, value, center]
+        given[place] = torch._neg_view(-one)
+        torch.testing.assert_close(look(*given, LENGTHS, BELL).context, plain.context)
     one = key[:1].expand(3, -1, -1)
     assert torch.equal(*(look(left, same, value, center, LENGTHS, BELL).context for same in (one, one.clone())))
     above = torch.ones(1, 1, 1, dtype=torch.float64).expand_as(plain.context)

@@ -248,7 +248,7 @@ class _Call:
         exact = torch.finfo(left.dtype if center.is_floating_point() else torch.float32).eps
         left, key, value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
         self.three = left, key, value
-        self.center = center.to(left.dtype).contiguous()
+        self.center = center.to(left.dtype).resolve_neg().contiguous()
         self.lengths = lengths.long().contiguous()
         self.given = (self.center, self.lengths, *self.three)
         batch, queries, width = left.shape
