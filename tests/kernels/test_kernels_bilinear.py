@@ -109,7 +109,7 @@ def test_any_strides():
         assert torch.equal(one, same)
 
 
-def test_threads_change_no_bit():
+def test_several_threads_give_the_same_but_for_rounding():
     tensors, *where = made(61, 23, 29, 32, 37, torch.float32)
     results = []
     for threads in (1, 3):

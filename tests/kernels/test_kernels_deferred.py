@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
+from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.kernels.deferred import Deferred, expectation_of_a_loop, linear_of_a_loop
 
@@ -133,6 +134,41 @@ def test_without_gradients_it_is_torchs():
     x = torch.randn(2, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert linear_of_a_loop(x) is F.linear
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "bias", "recurrent"])
+def test_wrapped_tensors_are_torchs(name):
+    """Such a class has no numbers of its own, be it a weight or what a loop hands on."""
+    parts = given()
+    wrapped = parts | {name: TwoTensor(parts[name].detach(), parts[name].detach().clone()).requires_grad_()}
+    found, wanted = loop(Deferred().linear, **wrapped), loop(F.linear, **parts)
+    assert_close(found.a, wanted)
+    slopes = (torch.autograd.grad(total, list(each.values())) for total, each in ((found, wrapped), (wanted, parts)))
+    for one, other in zip(*slopes, strict=True):
+        assert_close(getattr(one, "a", one), other)
+
+
+@pytest.mark.parametrize("name", ["query", "value"])
+def test_wrapped_tensors_are_read_by_torch(name):
+    parts = asked_and_read()
+    wrapped = parts | {name: TwoTensor(parts[name].detach(), parts[name].detach().clone()).requires_grad_()}
+    found, wanted = looks(Deferred().expectation, **wrapped), looks(torch.bmm, **parts)
+    assert_close(found.a, wanted)
+    slopes = (torch.autograd.grad(total, list(each.values())) for total, each in ((found, wrapped), (wanted, parts)))
+    for one, other in zip(*slopes, strict=True):
+        assert_close(getattr(one, "a", one), other)
+
+
+def test_many_gradients_at_once():
+    """They come to each step, and leave in one product each."""
+    parts = given()
+    linear = Deferred().linear
+    out = linear(torch.tanh(linear(parts["x"][0], parts["weight"], parts["bias"])), parts["recurrent"])
+    asked, above = list(parts.values()), torch.randn(3, *out.shape, dtype=torch.float64)
+    many = torch.autograd.grad(out, asked, above, is_grads_batched=True, retain_graph=True)
+    for number, one in enumerate(above):
+        for found, wanted in zip(many, torch.autograd.grad(out, asked, one, retain_graph=True), strict=True):
+            assert_close(found[number], wanted, rtol=1e-12, atol=1e-12)
 
 
 # --- what attention reads -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
+from torch.testing._internal.two_tensor import TwoTensor
 
 from compiled import needs_compiler
 from regard.kernels import compiler, feed_forward
@@ -130,3 +131,15 @@ def test_what_stands_in_a_layers_place_is_called():
     finally:
         handle.remove()
     assert heard == [other.inputs, other.output, other]
+
+
+def test_wrapped_weights_are_torchs():
+    """A class that torch hands its operations to has no numbers of its own."""
+    layer, x = FeedForward(13, 67), torch.randn(1009, 13)
+    wanted = layer(x)
+    for linear in (layer.inputs, layer.output):
+        for name, weight in list(linear.named_parameters()):
+            setattr(linear, name, nn.Parameter(TwoTensor(weight.detach(), weight.detach().clone())))
+            assert_close(layer(x).a, wanted)
+            setattr(linear, name, nn.Parameter(weight.detach()))
+    assert_close(layer(x), wanted)

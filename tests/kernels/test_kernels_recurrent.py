@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.testing._internal.two_tensor import TwoTensor
 
-from regard.kernels.recurrent import by_hand, sequence
+from regard.errors import ShapeError
+from regard.kernels.recurrent import by_hand, gru_step, sequence
 
 BATCH, POSITIONS, INPUT, HIDDEN = 3, 7, 5, 2
 LENGTHS = torch.tensor([2, 7, 5])
@@ -82,3 +84,98 @@ def test_serves_training_in_full_precision_alone():
     with torch.autocast("cpu", torch.bfloat16):
         assert not by_hand(inputs)
     torch.func.vmap(lambda row: torch.zeros_like(row) if not by_hand(row) else 1 / 0)(torch.zeros(2, 3))
+    assert by_hand(inputs, inputs) and not by_hand(inputs, inputs, inputs.double())
+    assert not by_hand(inputs, TwoTensor(inputs, inputs))
+
+
+def random_call(kind):
+    gates = 3 if kind is nn.GRU else 4
+    torch.manual_seed(0)
+    shapes = (gates * HIDDEN, INPUT), (gates * HIDDEN, HIDDEN), (gates * HIDDEN,), (gates * HIDDEN,)
+    weights = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    state = [torch.randn(BATCH, HIDDEN) for _ in range(gates - 2)]
+    return torch.randn(BATCH, POSITIONS, INPUT, requires_grad=True), state, weights
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_weights_and_states_of_another_type_are_refused(kind):
+    inputs, state, weights = random_call(kind)
+    names = ["input weight", "recurrent weight", "input bias", "recurrent bias", "hidden state", "memory"]
+    for number, name in enumerate(names[: 4 + len(state)]):
+        each = [*weights, *state]
+        each[number] = each[number].double()
+        with pytest.raises(ShapeError, match=f"the {name} is torch.float64 on cpu, the inputs are torch.float32"):
+            sequence(inputs, tuple(each[4:]), tuple(each[:4]), LENGTHS)
+        with pytest.raises(ShapeError, match=f"the {name} is torch.float32 on meta"):
+            each[number] = each[number].float().to("meta")
+            sequence(inputs, tuple(each[4:]), tuple(each[:4]), LENGTHS)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_many_gradients_at_once_are_refused_in_words(kind):
+    inputs, state, weights = random_call(kind)
+    outputs, _ = sequence(inputs, tuple(state), tuple(weights), LENGTHS)
+    above = torch.randn(2, *outputs.shape)
+    with pytest.raises(RuntimeError, match="one gradient at a time, and no batch of them"):
+        torch.autograd.grad(outputs, inputs, above, is_grads_batched=True, retain_graph=True)
+    with pytest.raises(RuntimeError, match="one gradient at a time, and no batch of them"):
+        torch.func.vmap(lambda one: torch.autograd.grad(outputs, inputs, one, retain_graph=True))(above)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_gradients_that_come_negated(kind):
+    inputs, state, weights = random_call(kind)
+    outputs, _ = sequence(inputs, tuple(state), tuple(weights), LENGTHS)
+    above = torch.randn_like(outputs)
+    found, wanted = (
+        torch.autograd.grad(outputs, [inputs, *weights], one, retain_graph=True)
+        for one in (torch._neg_view(above), -above)
+    )
+    assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
+
+
+# --- a single step --------------------------------------------------------------------------------------------------
+
+
+def parts_of_a_step(kind=torch.float64):
+    torch.manual_seed(0)
+    return [torch.randn(5, width, dtype=kind, requires_grad=True) for width in (33, 33, 11)]
+
+
+def formula(entering, carried, state):
+    """As torch has it."""
+    reset, update = torch.sigmoid(entering[:, :22] + carried[:, :22]).chunk(2, 1)
+    candidate = torch.tanh(entering[:, 22:] + reset * carried[:, 22:])
+    return (1 - update) * candidate + update * state
+
+
+def test_a_step_and_its_gradients():
+    given = parts_of_a_step()
+    found, wanted = gru_step(*given), formula(*given)
+    assert type(found.grad_fn).__name__ == "_StepBackward"
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    for one, other in zip(*(torch.autograd.grad(out.sum(), given) for out in (found, wanted)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(gru_step, given)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    "turn",
+    [lambda x: TwoTensor(x, x.clone()), torch._neg_view, lambda x: x.float()],
+    ids=["wrapped", "negated", "narrower"],
+)
+def test_a_step_of_what_is_not_plain_numbers_is_torchs(number, turn):
+    given = [one.detach() for one in parts_of_a_step()]
+    given[number] = turn(given[number])
+    found = gru_step(*[one.requires_grad_() for one in given])
+    if isinstance(found, TwoTensor):
+        given[number], found = given[number].a, found.a
+    torch.testing.assert_close(found, formula(*given).double(), rtol=1e-12, atol=1e-12, check_dtype=False)
+
+
+def test_many_gradients_of_a_step_are_refused_in_words():
+    given = parts_of_a_step()
+    out = gru_step(*given)
+    with pytest.raises(RuntimeError, match="a GRU's step in a loop takes one gradient at a time"):
+        torch.autograd.grad(out, given, torch.randn(2, *out.shape, dtype=torch.float64), is_grads_batched=True)

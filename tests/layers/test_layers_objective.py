@@ -108,3 +108,26 @@ def test_bad_arguments():
         smoothed_cross_entropy(torch.zeros(2, 3), torch.tensor([0, 1]), 1.5)
     with pytest.raises(ShapeError, match="nothing to choose"):
         objective(torch.zeros(2, 0), torch.tensor([-100, -100]))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_transforms_of_functions_differentiate_the_loss(smoothing, kind):
+    torch.manual_seed(0)
+    logits, targets = torch.randn(3, 5, 7).to(kind), torch.tensor([2, 0, -100, 6, 3])
+    logits[:, 2] = torch.nan  # ignored
+    wanted = []
+    for one in logits:
+        one = one.clone().requires_grad_()
+        loss = smoothed_cross_entropy(one, targets, smoothing)
+        wanted.append((loss.detach(), *torch.autograd.grad(loss, one)))
+    function = lambda one: smoothed_cross_entropy(one, targets, smoothing)  # noqa: E731
+    for one, (loss, slope) in zip(logits, wanted, strict=True):
+        torch.testing.assert_close(torch.func.grad_and_value(function)(one), (slope, loss))
+    losses, slopes = (torch.stack(each) for each in zip(*wanted, strict=True))
+    torch.testing.assert_close(torch.func.vmap(function)(logits), losses)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(function))(logits), slopes)
+    if kind is torch.float64:
+        way = torch.randn_like(logits[0])
+        _, along = torch.func.jvp(function, (logits[0],), (way,))
+        torch.testing.assert_close(along, (slopes[0] * way.nan_to_num()).sum())

@@ -1,5 +1,7 @@
 import pytest
 import torch
+from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.errors import ConfigError, ShapeError
 from regard.layers.recurrent import BidirectionalEncoder, Recurrence
@@ -171,3 +173,103 @@ def test_who_listens_to_a_layer_or_a_cell_is_called_in_whole_sequences_too(cell)
     for step in range(5):
         one, state = recurrence(inputs[:, step : step + 1], state)
         torch.testing.assert_close(whole[:, step : step + 1], one)
+
+
+class OwnGRUCell(nn.GRUCell):
+    def forward(self, inputs, state=None):
+        return 2 * super().forward(inputs, state)
+
+
+class OwnLSTMCell(nn.LSTMCell):
+    def forward(self, inputs, state=None):
+        return tuple(2 * part for part in super().forward(inputs, state))
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize(("kind", "own"), [("gru", OwnGRUCell), ("lstm", OwnLSTMCell)])
+def test_a_cell_that_does_something_else_is_called_at_each_step(kind, own, gradients):
+    model = Recurrence(kind, 3, 5).double()
+    model.each[0] = own(3, 5).double()
+    inputs = torch.randn(2, 7, 3, dtype=torch.float64)
+    first = tuple(torch.randn(2, 1, 5, dtype=torch.float64) for _ in range(model.parts))
+    with torch.set_grad_enabled(gradients):
+        whole, _ = model(inputs, first)
+        state, each = first, []
+        for one in inputs.split(1, dim=1):
+            output, state = model(one, state)
+            each.append(output)
+    assert torch.equal(whole, torch.cat(each, dim=1))
+
+
+def doubled(read, last):
+    return (2 * read if isinstance(read, torch.Tensor) else read._replace(data=2 * read.data)), last
+
+
+class OwnGRU(nn.GRU):
+    def forward(self, inputs, state=None):
+        return doubled(*super().forward(inputs, state))
+
+
+class OwnLSTM(nn.LSTM):
+    def forward(self, inputs, state=None):
+        return doubled(*super().forward(inputs, state))
+
+
+def without_gradients(model, *given):
+    with torch.no_grad():
+        return model(*given)
+
+
+@pytest.mark.parametrize("lengths", [None, [7, 4]])
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("which", ["own", "no bias"])
+def test_a_layer_that_is_another_is_called(which, kind, lengths):
+    """With gradients too, where others' are computed from their weights."""
+
+    kinds = {"gru": OwnGRU, "lstm": OwnLSTM} if which == "own" else {"gru": nn.GRU, "lstm": nn.LSTM}
+    model = BidirectionalEncoder(kind, 3, 5).double()
+    model.each[0] = kinds[kind](3, 5, batch_first=True, bidirectional=True, bias=which == "own").double()
+    given = torch.randn(2, 7, 3, dtype=torch.float64), None if lengths is None else torch.tensor(lengths)
+    torch.testing.assert_close(model(*given), without_gradients(model, *given), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_parametrized_layers_are_what_torch_makes_of_them(kind):
+    recurrence, both = Recurrence(kind, 3, 5).double(), BidirectionalEncoder(kind, 3, 5).double()
+    nn.utils.parametrizations.weight_norm(recurrence.each[0], "weight_hh")
+    nn.utils.parametrizations.weight_norm(both.each[0], "weight_hh_l0")
+    inputs = torch.randn(2, 7, 3, dtype=torch.float64)
+    state = tuple(torch.randn(2, 1, 5, dtype=torch.float64) for _ in range(recurrence.parts))
+    for model, given in ((recurrence, (inputs, state)), (both, (inputs, torch.tensor([7, 4])))):
+        out = model(*given)
+        torch.testing.assert_close(out, without_gradients(model, *given), rtol=1e-12, atol=1e-12)
+        slopes = torch.autograd.grad(out[0].sum(), list(model.parameters()), allow_unused=True)
+        assert all(slope is not None and slope.abs().sum() > 0 for slope in slopes)
+
+
+def test_types_that_differ_are_torchs_to_add_or_to_refuse():
+    model = Recurrence("gru", 3, 5)
+    inputs, state = torch.randn(2, 7, 3), (torch.zeros(2, 1, 5),)
+    for name in ("bias_ih", "bias_hh", "weight_ih"):
+        cell = nn.GRUCell(3, 5)
+        setattr(cell, name, nn.Parameter(getattr(cell, name).detach().double()))
+        model.each[0] = cell
+        found = []
+        for run in (model, lambda *given: without_gradients(model, *given)):
+            try:
+                found.append(run(inputs, state)[0].detach())
+            except RuntimeError as error:
+                found.append(str(error))
+        assert found[0] == found[1] if isinstance(found[0], str) else torch.allclose(*found, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_wrapped_weights(kind):
+    """A class that torch hands its operations to has no numbers of its own."""
+    model, inputs = BidirectionalEncoder(kind, 3, 5), torch.randn(2, 7, 3)
+    wanted = model(inputs, torch.tensor([7, 4]))[0]
+    layer = model.each[0]
+    for name, weight in list(layer._parameters.items()):
+        layer._parameters[name] = nn.Parameter(TwoTensor(weight.detach(), weight.detach().clone()))
+    found = model(inputs, torch.tensor([7, 4]))[0]  # torch's layer goes on with the weights that it has put together
+    torch.testing.assert_close(found, wanted)

@@ -1,11 +1,14 @@
 """A decoder that loops computes with its layers' weights only while nobody listens to a layer or replaces it."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
 from regard.data.batching import TextBatches
+from regard.layers.objective import objective
 from regard.models.recurrent import RecurrentTranslator
 from regard.models.settings import RecurrentSettings
 
@@ -76,3 +79,41 @@ def test_a_layer_whose_weights_are_made_at_each_call(loss, name):
     wanted = torch.autograd.grad(total(), every)
     for one, other in zip(found, wanted, strict=True):
         assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def halved(self, features):
+    return type(self).vocabulary(self, features) / 2
+
+
+class Halved(RecurrentTranslator):
+    def vocabulary(self, features):
+        return super().vocabulary(features) / 2
+
+
+def subclass(model):
+    model.__class__ = Halved
+
+
+def subclass_of_the_decoder(model):
+    decoder = type(model.decoder)
+    model.decoder.__class__ = type("Own", (decoder,), {"vocabulary": lambda self, x: decoder.vocabulary(self, x) / 2})
+
+
+def instance(model):
+    model.vocabulary = types.MethodType(halved, model)
+
+
+def instance_of_the_decoder(model):
+    model.decoder.vocabulary = types.MethodType(halved, model.decoder)
+
+
+@pytest.mark.parametrize("change", [subclass, subclass_of_the_decoder, instance, instance_of_the_decoder])
+def test_other_logits_are_those_that_are_learned(loss, change):
+    model, total = loss
+    before = total()
+    change(model)
+    batch = TextBatches([[5, 6, 7], [8, 9]], [[5, 6], [7, 8, 9]], tokens=100).load([0, 1])
+    features, targets = model.features(batch)
+    wanted = objective(model.vocabulary(features), targets).total
+    assert_close(total(), wanted)
+    assert not torch.allclose(wanted, before)

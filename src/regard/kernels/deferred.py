@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import matrix
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import is_plain, is_real
 
 
 def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
@@ -49,10 +49,12 @@ class Deferred:
         bias: Float[Tensor, " outputs"] | None = None,
     ) -> Float[Tensor, "rows outputs"]:
         """`x Wᵀ + b`."""
-        if not weight.requires_grad:
+        if not weight.requires_grad or not (type(x) is Tensor or is_real(x)):
             return F.linear(x, weight, bias)
         key = (id(weight), id(bias))
         if key not in self._used:
+            if not is_real(weight) or not (bias is None or is_real(bias)):
+                return F.linear(x, weight, bias)
             used = _Used(weight, bias)
             self._used[key] = used, _Gathered.apply(used, weight, bias)
         used, ticket = self._used[key]
@@ -63,10 +65,12 @@ class Deferred:
         self, weights: Float[Tensor, "batch queries keys"], value: Float[Tensor, "batch keys dim"]
     ) -> Float[Tensor, "batch queries dim"]:
         """`weights value`."""
-        if not value.requires_grad:
+        if not value.requires_grad or not (type(weights) is Tensor or is_real(weights)):
             return weights.bmm(value)
         key = (id(value), id(None))
         if key not in self._used:
+            if not is_real(value):
+                return weights.bmm(value)
             used = _Used(value, None)
             self._used[key] = used, _GatheredValues.apply(used, value)
         used, ticket = self._used[key]

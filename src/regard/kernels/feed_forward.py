@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.kernels import compiler
 from regard.kernels.again import apart
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import is_plain, is_real
 
 _NAME = "transformer"
 _LEAST = 2**14  # numbers between the layers from which on it is faster
@@ -31,7 +31,7 @@ def serves(x: Tensor, hidden: int, *weights: Tensor | None) -> bool:
     given = [tensor for tensor in (x, *weights) if tensor is not None]
     if x.device.type != "cpu" or not torch.is_grad_enabled() or any(one.dtype is not torch.float32 for one in given):
         return False
-    if not is_plain(x) or not any(one.requires_grad for one in given):
+    if not is_plain(x) or not all(map(is_real, given)) or not any(one.requires_grad for one in given):
         return False
     numbers = x.shape[:-1].numel() * hidden
     return numbers >= _LEAST and compiler.library(_NAME) is not None

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ShapeError
 from regard.kernels import gates, matrix
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import are_numbers, is_plain, is_real
 from regard.kernels.once import none_of, once
 from regard.kernels.pages import in_large_pages
 
@@ -53,9 +54,16 @@ class Layout(NamedTuple):
             start, before = start + size, start
 
 
-def by_hand(inputs: Tensor) -> bool:
-    """Whether these gradients serve a call: not traced, mapped or narrowed, and on a CPU, where they are faster."""
-    return torch.is_grad_enabled() and inputs.device.type == "cpu" and is_plain(inputs)
+def by_hand(inputs: Tensor, *others: Tensor) -> bool:
+    """Whether these gradients serve a call: not traced, mapped or narrowed, and on a CPU, where they are faster.
+
+    Args:
+        inputs: of the call.
+        *others: its weights and states. Where they are of another type, it is torch's to add them or to refuse.
+    """
+    if not torch.is_grad_enabled() or inputs.device.type != "cpu" or not is_plain(inputs):
+        return False
+    return all(one.dtype is inputs.dtype and one.is_cpu and is_real(one) for one in others)
 
 
 def sequence(
@@ -73,10 +81,27 @@ def sequence(
         weights: input and recurrent weight, input and recurrent bias, in torch's order of the gates.
         lengths: real positions of each row; a row of 0 keeps its state. At least one row has some.
         backwards: read each row from its last real position to its first.
+
+    Raises:
+        ShapeError: a weight or state has another type than the inputs, or lies on another device.
     """
+    _check(inputs, weights, state)
     layout = Layout.of(lengths, inputs.shape[1], backwards)
     outputs, *last = _Sequence.apply(layout, none_of(inputs), inputs, *weights, *state)
     return outputs, tuple(last)
+
+
+def _check(inputs: Tensor, weights: tuple[Tensor, ...], state: tuple[Tensor, ...]) -> None:
+    """The loops read numbers as if all were of the inputs' type."""
+    kind, device = inputs.dtype, inputs.device
+    for name, one in zip((*_WEIGHTS, *_STATES), (*weights, *state), strict=False):
+        if one.dtype is not kind or one.device != device:
+            raise ShapeError(
+                f"the {name} is {one.dtype} on {one.device}, the inputs are {kind} on {device}: both must be the same"
+            )
+
+
+_WEIGHTS, _STATES = ("input weight", "recurrent weight", "input bias", "recurrent bias"), ("hidden state", "memory")
 
 
 class _Sequence(torch.autograd.Function):
@@ -99,6 +124,7 @@ class _Sequence(torch.autograd.Function):
     @once("a GRU or LSTM over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
+        upstream = _one_at_a_time("a GRU or LSTM over a whole sequence", *upstream)
         weight, recurrent, read, *rest = ctx.saved_tensors
         first, saved = rest[: ctx.parts], rest[ctx.parts : ctx.parts + 3]
         above = upstream[0].flatten(0, 1).index_select(0, layout.places)
@@ -122,6 +148,17 @@ class _Sequence(torch.autograd.Function):
         )
 
 
+def _one_at_a_time(what: str, *upstream: Tensor) -> tuple[Tensor, ...]:
+    """What comes back, as numbers that loops read where they lie; many gradients at once are refused."""
+    upstream = tuple(one.resolve_neg() for one in upstream)
+    if not are_numbers(*upstream):
+        raise RuntimeError(
+            f"{what} takes one gradient at a time, and no batch of them (is_grads_batched=True, torch.func.vmap) or "
+            "other class of tensor; ask for them one after the other"
+        )
+    return upstream
+
+
 def _of(gradient: Tensor, other: Tensor) -> Tensor:
     return matrix.product(gradient, other, factor=matrix.GRADIENT)
 
@@ -133,13 +170,26 @@ def gru_step(
 ) -> Float[Tensor, "batch hidden_dim"]:
     """A GRU's single step from its two products, with their biases. Can be differentiated once.
 
+    What is not numbers of one type, as they lie in memory, goes through torch's own operations.
+
     Args:
         entering: what the inputs give to the gates: reset, update, candidate.
         carried: what the state gives to them.
         state: before the step.
     """
+    kind = state.dtype
+    for one in (entering, carried, state):
+        if one.dtype is not kind or one.is_neg() or not (type(one) is Tensor or is_real(one)):
+            return _step(entering, carried, state)
     after: Tensor = _Step.apply(entering, carried, state)
     return after
+
+
+def _step(entering: Tensor, carried: Tensor, state: Tensor) -> Tensor:
+    reset, update, own = entering.chunk(3, -1)
+    given_reset, given_update, given = carried.chunk(3, -1)
+    candidate = torch.tanh(own + torch.sigmoid(reset + given_reset) * given)
+    return candidate + torch.sigmoid(update + given_update) * (state - candidate)
 
 
 class _Step(torch.autograd.Function):
@@ -155,6 +205,7 @@ class _Step(torch.autograd.Function):
     @once("a GRU's step in a loop; torch.nn.GRUCell has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         own, kept, before, _ = ctx.saved_tensors
+        (upstream,) = _one_at_a_time("a GRU's step in a loop", upstream)
         hidden = upstream.clone(memory_format=torch.contiguous_format)
         entering, carried = torch.empty_like(own), torch.empty_like(own)
         gates.gru_back(own, kept, before, hidden, entering, carried)

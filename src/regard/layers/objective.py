@@ -99,6 +99,8 @@ def smoothed_cross_entropy(
         smoothing: ε, the share given to all choices alike, from 0 up to 1.
         ignored: the target that marks a row to leave out.
     """
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+        return _formula(logits, targets, _share(smoothing), ignored)
     none = none_of(logits)
     total: Tensor = _SmoothedCrossEntropy.apply(logits, none, targets, _share(smoothing), ignored)
     return total
@@ -108,6 +110,17 @@ def _share(smoothing: float) -> float:
     if not 0 <= smoothing <= 1:
         raise ConfigError(f"smoothing is a share between 0 and 1; it was {smoothing}")
     return smoothing
+
+
+def _formula(logits: Tensor, targets: Tensor, smoothing: float, ignored: int) -> Tensor:
+    """By torch's own operations, for who maps them, or differentiates them in another way than by a backward pass."""
+    kept = (targets != ignored).unsqueeze(-1)
+    scores = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    log_probs = torch.where(kept, scores, 0).log_softmax(-1)  # what is ignored may be NaN
+    loss = (smoothing - 1) * log_probs.gather(-1, torch.where(kept, targets.unsqueeze(-1), 0))
+    if smoothing:
+        loss = loss - smoothing * log_probs.mean(-1, keepdim=True)
+    return torch.where(kept, loss, 0).sum()
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):

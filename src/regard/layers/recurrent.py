@@ -154,13 +154,14 @@ class Recurrence(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         if inputs.shape[0] == 0 or inputs.shape[1] == 0:
             return inputs.new_zeros(*inputs.shape[:2], self.hidden_dim), state
-        if is_hooked(cell):  # somebody listens to each step
+        if _must_be_called(cell):
             each = []
             for one in inputs.split(1, dim=1):
                 output, state = self._step(cell, one, state, F.linear)
                 each.append(output)
             return torch.cat(each, dim=1), state
-        if len(state) == 1 and kernel.by_hand(inputs):  # torch's LSTM without padding is one fused call
+        # torch's LSTM without padding is one fused call.
+        if len(state) == 1 and kernel.by_hand(inputs, *state, *_weights(cell)):
             return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
         outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
         return outputs, tuple(part.squeeze(0) for part in last)
@@ -192,12 +193,12 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
         dim = int(layer.hidden_size)  # type: ignore[arg-type]
         final = inputs.new_zeros(2, batch, dim)
         return inputs.new_zeros(batch, positions, 2 * dim), (final,) * (2 if isinstance(layer, nn.LSTM) else 1)
-    if kernel.by_hand(inputs) and (lengths is not None or isinstance(layer, nn.GRU)) and not is_hooked(layer):
+    if (lengths is not None or isinstance(layer, nn.GRU)) and _is_by_hand(layer, inputs):
         lengths, none = _or_whole(inputs, lengths), inputs.new_zeros(batch, int(layer.hidden_size))  # type: ignore[arg-type]
         first = (none,) * (2 if isinstance(layer, nn.LSTM) else 1)
         ways = [
             kernel.sequence(inputs, first, _weights(layer, ending), lengths, backwards=number == 1)
-            for number, ending in enumerate(("_l0", "_l0_reverse"))
+            for number, ending in enumerate(_ENDINGS)
         ]
         (ahead, ahead_last), (back, back_last) = ways
         return torch.cat([ahead, back], -1), tuple(map(torch.stack, zip(ahead_last, back_last, strict=True)))
@@ -207,6 +208,27 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
     packed = pack_padded_sequence(inputs, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
     read, last = _run(layer, packed)
     return pad_packed_sequence(read, batch_first=True, total_length=positions)[0], last
+
+
+_ENDINGS = "_l0", "_l0_reverse"
+
+
+def _is_by_hand(layer: Any, inputs: Tensor) -> bool:
+    """Whether a layer of the encoder may be computed from its weights: it is as the encoder makes one."""
+    if _must_be_called(layer) or not layer.bidirectional or not layer.batch_first or layer.num_layers != 1:
+        return False
+    return not layer.proj_size and kernel.by_hand(inputs, *(each for way in _ENDINGS for each in _weights(layer, way)))
+
+
+def _must_be_called(layer: Any) -> bool:
+    """Whether a layer or cell has to be called: somebody listens to it, or it is not what torch computes with biases.
+
+    A subclass may do something else in its `forward`.
+    """
+    return type(layer).forward not in _FORWARDS or not layer.bias or is_hooked(layer)
+
+
+_FORWARDS = {kind.forward for kinds in (LAYERS, CELLS) for kind in kinds.values()}
 
 
 def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:

@@ -6,7 +6,7 @@
 Bengio (2015), Luong, Pham & Manning (2015), and the fixed contexts of Cho et al. and Sutskever et al. (2014).
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, hide_words
-from regard.layers.objective import Objective, vocabulary_objective
+from regard.layers.objective import Objective, objective, vocabulary_objective
 from regard.layers.recurrent import BidirectionalEncoder
-from regard.models.recurrent_decoder import Memory, Reading, embedding, recurrent_decoder
+from regard.models.recurrent_decoder import Memory, Reading, RecurrentDecoder, embedding, recurrent_decoder
 from regard.models.settings import RecurrentSettings
 
 UNKNOWN = 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
@@ -94,6 +94,9 @@ class RecurrentTranslator(nn.Module):
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """Sums of losses (nats), of tokens and of right first choices over the real target words."""
         features, targets = self.features(batch)
+        own = _is(self.vocabulary, RecurrentTranslator.vocabulary)
+        if not own or not _is(self.decoder.vocabulary, RecurrentDecoder.vocabulary):
+            return objective(self.vocabulary(features), targets, smoothing)
         return vocabulary_objective(features, *self.decoder.output_weights(), targets, smoothing)
 
     def forward(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
@@ -125,3 +128,8 @@ class RecurrentTranslator(nn.Module):
                 inputs = torch.where(forced[:, step + 1], target_in[:, step + 1], own).unsqueeze(1)
             state = State(state.fixed, reading.moving)
         return torch.cat(features, dim=1)
+
+
+def _is(method: Any, known: Any) -> bool:
+    """Whether a bound method is the known one: no subclass or instance has another in its place."""
+    return getattr(method, "__func__", None) is known
