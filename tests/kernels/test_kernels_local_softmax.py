@@ -176,6 +176,14 @@ def test_any_strides(way):
         assert torch.equal(one, other)
 
 
+def test_scores_beyond_float32_with_whole_centers(way):
+    """Whole centers stand for float32; scores are of float64's range all the same."""
+    left, key = torch.full((1, 1, 1), 1e25, dtype=torch.float64), torch.full((1, 5, 1), -1e20, dtype=torch.float64)
+    value = torch.arange(5.0, dtype=torch.float64).view(1, 5, 1)
+    looked = look(left, key, value, torch.tensor([[3]]), torch.tensor([5]), Window(1, 5, 0.0, 1.0))
+    torch.testing.assert_close(looked.context, torch.tensor([[[3.0]]], dtype=torch.float64))
+
+
 def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
     """A weight of e^-86 is a normal number of float32; what the Gaussian leaves of it is none, and counts as 0."""
     monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))

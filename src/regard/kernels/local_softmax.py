@@ -208,7 +208,7 @@ def _by_numpy(
         scores: Array = products.numpy()
         finite = float(np.add.reduce(scores, None))
         np.copyto(scores, -np.inf, where=hidden)
-        weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), number.min))
+        weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), np.finfo(scores.dtype).min))
         weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a row that sees nothing
         if window.sigma > 0:
             distance *= distance
