@@ -302,3 +302,22 @@ def test_autocast_around_the_way_back_narrows_no_gradient_of_a_vocabulary():
         within = torch.autograd.grad(total, given)
     for one, other in zip(within, plain, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=str)
+def test_many_gradients_at_once_by_a_mapped_function(kind):
+    """Nobody asks a mapped number whether it is 1."""
+    torch.manual_seed(3)
+    x, weight, bias = (torch.randn(shape, dtype=kind, requires_grad=True) for shape in ((97, 13), (61, 13), (61,)))
+    targets, above = torch.randint(13, (97,)), torch.tensor([1.0, -2.0, 0.5], dtype=kind)
+    for total, given in (
+        (objective(x.repeat(7, 1), targets.repeat(7), 0.1).total, [x]),
+        (vocabulary_objective(x, weight, bias, targets, 0.1).total, [x, weight, bias]),
+    ):
+
+        def slopes(one, total=total, given=given):
+            return torch.autograd.grad(total, given, one, retain_graph=True)
+
+        for number, one in enumerate(above):
+            for found, wanted in zip(torch.func.vmap(slopes)(above), slopes(one), strict=True):
+                assert_close(found[number], wanted)

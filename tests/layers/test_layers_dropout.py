@@ -65,3 +65,14 @@ def test_dtype_stays(dtype):
 def test_a_rate_outside_is_an_error(rate):
     with pytest.raises(ConfigError, match="at least 0 and below 1"):
         Dropout(rate)
+
+
+def test_draws_lie_where_the_inputs_do():
+    """Whatever the device is on which torch makes new tensors meanwhile."""
+    x = torch.randn(67, 71)
+    torch.manual_seed(0)
+    wanted = Dropout(0.3)(x)
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        found = Dropout(0.3)(x)
+    assert torch.equal(found, wanted)

@@ -273,3 +273,24 @@ def test_wrapped_weights(kind):
         layer._parameters[name] = nn.Parameter(TwoTensor(weight.detach(), weight.detach().clone()))
     found = model(inputs, torch.tensor([7, 4]))[0]  # torch's layer goes on with the weights that it has put together
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_weights_that_are_made_are_asked_for_once(kind):
+    """Those of spectral norm change each time."""
+
+    class Counted(nn.Module):
+        calls = 0
+
+        def forward(self, weight):
+            Counted.calls += 1
+            return weight * 1
+
+    recurrence, both = Recurrence(kind, 3, 5), BidirectionalEncoder(kind, 3, 5)
+    nn.utils.parametrize.register_parametrization(recurrence.each[0], "weight_hh", Counted())
+    nn.utils.parametrize.register_parametrization(both.each[0], "weight_hh_l0", Counted())
+    inputs, state = torch.randn(2, 7, 3), tuple(torch.randn(2, 1, 5) for _ in range(recurrence.parts))
+    for model, given in ((recurrence, (inputs, state)), (both, (inputs, torch.tensor([7, 4])))):
+        Counted.calls = 0
+        model(*given)
+        assert Counted.calls == 1

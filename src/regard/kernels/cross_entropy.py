@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.kernels import compiler, matrix
-from regard.kernels.calls import is_plain
+from regard.kernels.calls import are_numbers, is_plain
 from regard.kernels.once import none_of, once
 from regard.kernels.pages import in_large_pages
 
@@ -193,8 +193,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
     """A gradient of the loss, times what comes back to the loss."""
     # Many gradients at once may each be another number; else it is mostly the loss itself that is differentiated.
-    many = torch._C._functorch.is_legacy_batchedtensor(upstream)
-    return gradient if not many and upstream == 1 else gradient * upstream.to(gradient.dtype)
+    return gradient if are_numbers(upstream) and upstream == 1 else gradient * upstream.to(gradient.dtype)
 
 
 def times_upstream(

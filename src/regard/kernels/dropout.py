@@ -30,6 +30,7 @@ def dropped(
         type(x) is Tensor
         and x.dtype in _KINDS
         and x.is_cpu
+        and bits.is_cpu
         and x.numel() >= _LEAST
         and x.is_contiguous()
         and bits.is_contiguous()

@@ -39,7 +39,8 @@ class Dropout(nn.Module):
             return inputs
         if inputs.device.type != "cpu":
             return F.dropout(inputs, self.rate)
-        draws = torch.empty((inputs.numel() + LANES - 1) // LANES, dtype=torch.int64).random_(-(2**63), None)
+        count = (inputs.numel() + LANES - 1) // LANES
+        draws = torch.empty(count, dtype=torch.int64, device=inputs.device).random_(-(2**63), None)
         lanes = draws.view(torch.int16)[: inputs.numel()].view(inputs.shape)
         return kernel.dropped(inputs, lanes, self.dropped - LEVELS // 2, LEVELS / (LEVELS - self.dropped))
 

@@ -24,6 +24,9 @@ CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "ls
 # As `F.linear`: what makes the products of a step.
 Linear = Callable[..., Tensor]
 
+# Input and recurrent weight, input and recurrent bias.
+Weights = tuple[Tensor, Tensor, Tensor, Tensor]
+
 # What a cell carries, batch first: `(hidden,)` of a GRU, `(hidden, memory)` of an LSTM.
 Carried = tuple[Float[Tensor, "batch layers hidden_dim"], ...]
 
@@ -160,28 +163,29 @@ class Recurrence(nn.Module):
                 output, state = self._step(cell, one, state, F.linear)
                 each.append(output)
             return torch.cat(each, dim=1), state
+        weights = _weights(cell)
         # torch's LSTM without padding is one fused call.
-        if len(state) == 1 and kernel.by_hand(inputs, *state, *_weights(cell)):
-            return kernel.sequence(inputs, state, _weights(cell), _or_whole(inputs, lengths))
-        outputs, *last = _fused(cell, inputs, tuple(part.unsqueeze(0).contiguous() for part in state))
+        if len(state) == 1 and kernel.by_hand(inputs, *state, *weights):
+            return kernel.sequence(inputs, state, weights, _or_whole(inputs, lengths))
+        first = tuple(part.unsqueeze(0).contiguous() for part in state)
+        outputs, *last = _fused(weights, inputs, first, cell.training)
         return outputs, tuple(part.squeeze(0) for part in last)
 
 
-def _gru_step(x: Tensor, state: Tensor, weights: tuple[Tensor, Tensor, Tensor, Tensor], linear: Linear) -> Tensor:
+def _gru_step(x: Tensor, state: Tensor, weights: Weights, linear: Linear) -> Tensor:
     """A GRU's step as torch's cell makes it, its products by `linear`."""
     weight, recurrent, bias, recurrent_bias = weights
     return kernel.gru_step(linear(x, weight, bias), linear(state, recurrent, recurrent_bias), state)
 
 
-def _fused(cell: Any, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _fused(weights: Weights, inputs: Tensor, state: tuple[Tensor, ...], training: bool) -> tuple[Tensor, ...]:
     """Outputs and last state of all steps in one call, over the weights of the cell that makes single ones."""
-    if isinstance(cell, nn.LSTMCell) and _must_be_float32(inputs.device):
+    if len(state) > 1 and _must_be_float32(inputs.device):
         with torch.autocast("cpu", enabled=False):
-            return _fused(cell, inputs.float(), tuple(part.float() for part in state))
-    weights = _weights(cell)
+            return _fused(weights, inputs.float(), tuple(part.float() for part in state), training)
     # with biases, 1 layer, no dropout, training or not, one direction, batch first
-    how: Any = (weights, True, 1, 0.0, cell.training, False, True)
-    if isinstance(cell, nn.LSTMCell):
+    how: Any = (weights, True, 1, 0.0, training, False, True)
+    if len(state) > 1:
         return torch.lstm(inputs, state, *how)
     return torch.gru(inputs, state[0], *how)
 
@@ -193,14 +197,14 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
         dim = int(layer.hidden_size)  # type: ignore[arg-type]
         final = inputs.new_zeros(2, batch, dim)
         return inputs.new_zeros(batch, positions, 2 * dim), (final,) * (2 if isinstance(layer, nn.LSTM) else 1)
-    if (lengths is not None or isinstance(layer, nn.GRU)) and _is_by_hand(layer, inputs):
+    ways = _ways(layer, inputs) if lengths is not None or isinstance(layer, nn.GRU) else None
+    if ways is not None:
         lengths, none = _or_whole(inputs, lengths), inputs.new_zeros(batch, int(layer.hidden_size))  # type: ignore[arg-type]
         first = (none,) * (2 if isinstance(layer, nn.LSTM) else 1)
-        ways = [
-            kernel.sequence(inputs, first, _weights(layer, ending), lengths, backwards=number == 1)
-            for number, ending in enumerate(_ENDINGS)
-        ]
-        (ahead, ahead_last), (back, back_last) = ways
+        (ahead, ahead_last), (back, back_last) = (
+            kernel.sequence(inputs, first, weights, lengths, backwards=number == 1)
+            for number, weights in enumerate(ways)
+        )
         return torch.cat([ahead, back], -1), tuple(map(torch.stack, zip(ahead_last, back_last, strict=True)))
     if lengths is None:
         return _run(layer, inputs)  # without padding torch's layer is exact and needs no packing
@@ -210,14 +214,17 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
     return pad_packed_sequence(read, batch_first=True, total_length=positions)[0], last
 
 
-_ENDINGS = "_l0", "_l0_reverse"
+def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
+    """The weights of both directions, if an encoder's layer may be computed from them: it is as the encoder makes it.
 
-
-def _is_by_hand(layer: Any, inputs: Tensor) -> bool:
-    """Whether a layer of the encoder may be computed from its weights: it is as the encoder makes one."""
-    if _must_be_called(layer) or not layer.bidirectional or not layer.batch_first or layer.num_layers != 1:
-        return False
-    return not layer.proj_size and kernel.by_hand(inputs, *(each for way in _ENDINGS for each in _weights(layer, way)))
+    They are asked for once: some are made by then, and each time anew.
+    """
+    if not kernel.by_hand(inputs) or _must_be_called(layer):
+        return None
+    if not layer.bidirectional or not layer.batch_first or layer.num_layers != 1 or layer.proj_size:
+        return None
+    ways = _weights(layer, "_l0"), _weights(layer, "_l0_reverse")
+    return ways if kernel.by_hand(inputs, *ways[0], *ways[1]) else None
 
 
 def _must_be_called(layer: Any) -> bool:
@@ -240,8 +247,8 @@ def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:
     return outputs, last if isinstance(last, tuple) else (last,)
 
 
-def _weights(layer: Any, ending: str = "") -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Input and recurrent weight, input and recurrent bias."""
+def _weights(layer: Any, ending: str = "") -> Weights:
+    """Of a cell, or of one direction of a layer."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     one, other, bias, other_bias = (getattr(layer, name + ending) for name in names)
     return one, other, bias, other_bias
