@@ -109,6 +109,29 @@ def test_a_program_that_ends_meanwhile_is_not_gone_on_after(tmp_path, monkeypatc
     assert path.read_text() == "c\n" and os.listdir(tmp_path) == ["out"]
 
 
+@pytest.mark.parametrize("stop", [None, 5])
+def test_a_part_that_another_program_takes_as_it_is_made(tmp_path, monkeypatch, stop):
+    """It was written over once it was finished, or begun again behind what had been kept."""
+    fcntl = pytest.importorskip("fcntl")
+    path, lock = tmp_path / "out", fcntl.flock
+
+    def late(file, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        if stop is None:
+            grow(path, 7)
+        else:
+            with pytest.raises(Killed):
+                grow(path, 7, stop)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with GrowingFile(path, ORIGIN) as second:
+        assert second.items == (0 if stop is None else 3)
+        second.write("c\n")
+    whole = "" if stop is None else "".join(f"line {item} é\n" for item in range(3))
+    assert path.read_text(encoding="utf-8") == f"{whole}c\n" and os.listdir(tmp_path) == ["out"]
+
+
 def test_many_programs_at_once(tmp_path):
     """Two that began at the same moment ended in a FileExistsError, with the state of the wrong one."""
     pytest.importorskip("fcntl")

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from regard.errors import DataError, RegardError
 from regard.files import refuse_folder, sync_folder, write_json
@@ -47,13 +47,12 @@ class GrowingFile:
 
     def __enter__(self) -> "GrowingFile":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        while not (begun := self._begin()) and not self._take():
+        while not self._open("xb") and not self._open("r+b"):
             pass
-        # Of an empty part nothing can be lost, whatever was said of it.
-        if begun or not self.part.stat().st_size:
-            self._say_how_far()
-        else:
+        if self.part.stat().st_size:
             self._go_on()
+        else:  # of an empty part nothing can be lost, whatever was said of it
+            self._say_how_far()
         return self
 
     def write(self, text: str) -> None:
@@ -76,7 +75,7 @@ class GrowingFile:
             self._sync()
         if fcntl is None:
             self._file.close()  # Windows renames and removes no open file
-        # The lock goes last: who opened the part before finds by then that it is gone, see `_take`.
+        # The lock goes last: who opened the part before finds by then that it is gone, see `_open`.
         if error is None:
             os.replace(self.part, self.path)
             self.state.unlink(missing_ok=True)
@@ -87,22 +86,19 @@ class GrowingFile:
         if error is None:
             sync_folder(self.path.parent)
 
-    def _begin(self) -> bool:
-        """Make the part, unless there is one."""
-        try:
-            self._file = open(self.part, "xb")  # noqa: SIM115 - closed on leaving
-        except FileExistsError:
-            return False
-        self._lock()
-        return True
+    def _open(self, mode: Literal["xb", "r+b"]) -> bool:
+        """Make the part ("xb") or open the one that is there; False if there is one, or none.
 
-    def _take(self) -> bool:
-        """Open the part that is there; False if it is gone before it is ours, by a program that has come to its end."""
+        What was opened is ours from the lock on. Until then a program that has it, perhaps since it was made here, may
+        come to its end: it is no part any more, and nothing is written to it.
+        """
         try:
-            self._file = open(self.part, "r+b")  # noqa: SIM115 - closed on leaving
+            self._file = open(self.part, mode)  # noqa: SIM115 - closed on leaving
             self._lock()
             if os.path.samestat(os.fstat(self._file.fileno()), self.part.stat()):
                 return True
+        except FileExistsError:
+            return False
         except FileNotFoundError:
             if self.part.is_symlink():  # to nothing
                 raise
