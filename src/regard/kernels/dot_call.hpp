@@ -204,7 +204,6 @@ struct Tile {
 // No work to be done while products are made.
 struct Idle {
     static constexpr int64_t left = 0;
-    void some() {}
     void step() {}
 };
 

@@ -170,7 +170,7 @@ struct Matrix {
             const int64_t from = first ? n : n + 1;
             for (int64_t i = from; i < from + first + second; ++i) tile.fetch_bias(i, p);
             multiply(first && second, true, depth, {lines.tile(from), kThree, lines.along}, b,
-                            out + from * kStrip * tile.stride + p, tile.stride, aside);
+                     out + from * kStrip * tile.stride + p, tile.stride, aside);
         }
         aside.rest();
     }

@@ -111,8 +111,59 @@ inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int
     if constexpr (M == 2 && N == 2) _tile_stored(3, next + 16, stride);
 }
 
+// The products of one chunk of the depth, from fewest loads: results are in registers 0 … 3, left tiles in 4 and 5, right
+// ones in 6 and 7. A register is loaded anew as soon as the last product that needs it is under way; then meanwhile().
+template <int M, int N, typename Meanwhile>
+struct Chunk {
+    const int64_t left_across, right_across;
+    const Meanwhile& meanwhile;
+
+#define REGARD_CHUNK inline __attribute__((always_inline)) void
+    REGARD_CHUNK load_left(const char* at) const {
+        REGARD_LOAD(4, at, 64);
+        if constexpr (M == 2) REGARD_LOAD(5, at + left_across, 64);
+    }
+    REGARD_CHUNK load_right(const char* at) const {
+        REGARD_LOAD(6, at, 64);
+        if constexpr (N == 2) REGARD_LOAD(7, at + right_across, 64);
+    }
+    REGARD_CHUNK then_left(const char* at) const {
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        REGARD_LOAD(4, at, 64);
+        meanwhile();
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+        if constexpr (M == 2) REGARD_LOAD(5, at + left_across, 64);
+    }
+    REGARD_CHUNK then_right(const char* at) const {
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        REGARD_LOAD(6, at, 64);
+        meanwhile();
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+        if constexpr (N == 2) REGARD_LOAD(7, at + right_across, 64);
+    }
+    // All but the last, the product of both first parts; the third part on the left and the first on the right are there.
+    REGARD_CHUNK small_ones(const char* left, const char* right) const {
+        then_left(left + kBlock);
+        then_right(right + kBlock);
+        then_left(left);
+        then_right(right + 2 * kBlock);
+        then_right(right);
+    }
+    REGARD_CHUNK last() const {
+        REGARD_PRODUCT(0, 4, 6);
+        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
+        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
+        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+    }
+#undef REGARD_CHUNK
+};
+
 // C += A · B, where there are chunks and nothing is done aside. Sums are large from the start, so the order of products
-// is that of the fewest loads; a register is loaded anew as soon as the last product that needs it is under way.
+// is that of the fewest loads.
 template <int M, int N>
 inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t stride) {
     float* next = c + 16 * stride;
@@ -122,44 +173,17 @@ inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t 
     if constexpr (N == 2) REGARD_LOAD(1, c + 16, stride);
     if constexpr (M == 2) REGARD_LOAD(2, next, stride);
     if constexpr (M == 2 && N == 2) REGARD_LOAD(3, next + 16, stride);
-    auto right = [&](const char* at) __attribute__((always_inline)) {
-        REGARD_LOAD(6, at, 64);
-        if constexpr (N == 2) REGARD_LOAD(7, at + b.across, 64);
-    };
-    auto then_left = [&](const char* at) __attribute__((always_inline)) {
-        REGARD_PRODUCT(0, 4, 6);
-        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
-        REGARD_LOAD(4, at, 64);
-        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
-        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
-        if constexpr (M == 2) REGARD_LOAD(5, at + a.across, 64);
-    };
-    auto then_right = [&](const char* at) __attribute__((always_inline)) {
-        REGARD_PRODUCT(0, 4, 6);
-        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
-        REGARD_LOAD(6, at, 64);
-        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
-        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
-        if constexpr (N == 2) REGARD_LOAD(7, at + b.across, 64);
-    };
+    auto nothing = []() {};
+    const Chunk<M, N, decltype(nothing)> chunk{a.across, b.across, nothing};
     const char *one = a.at, *other = b.at;
-    REGARD_LOAD(4, one + 2 * kBlock, 64);
-    if constexpr (M == 2) REGARD_LOAD(5, one + 2 * kBlock + a.across, 64);
-    right(other);
+    chunk.load_left(one + 2 * kBlock), chunk.load_right(other);
     for (;;) {
-        then_left(one + kBlock);
-        then_right(other + kBlock);
-        then_left(one);
-        then_right(other + 2 * kBlock);
-        then_right(other);
+        chunk.small_ones(one, other);
         if (--chunks == 0) break;
         one += a.along, other += b.along;
-        then_left(one + 2 * kBlock), right(other);
+        chunk.then_left(one + 2 * kBlock), chunk.load_right(other);
     }
-    REGARD_PRODUCT(0, 4, 6);
-    if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
-    if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
-    if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+    chunk.last();
     _tile_stored(0, c, stride);
     if constexpr (N == 2) _tile_stored(1, c + 16, stride);
     if constexpr (M == 2) _tile_stored(2, next, stride);

@@ -17,8 +17,8 @@ using dot::kThree, dot::put_pairs, dot::turn;
 using loops::Vec;
 
 constexpr int64_t kStrip = 16, kSome = 32, kTile = tiles::kTile, kBoth = 2 * kThree;  // bytes of two tiles of three parts
-constexpr int64_t kColumns = 512, kDepth = 512;                 // of the right side that is held
-constexpr int64_t kAcross = kColumns + kStrip;                  // a row of sums: no whole number of pages
+constexpr int64_t kColumns = 512, kDepth = 512;  // of the right side that is held
+constexpr int64_t kAcross = kColumns + kStrip;   // a row of sums: no whole number of pages
 
 // A matrix: where it lies, and the steps from one row and one column to the next, of which one is 1.
 struct Table {
@@ -103,9 +103,7 @@ void write(const Call& call, int64_t row, int64_t column, int64_t end, bool add,
     }
 }
 
-// C (16 M × 16 N) = A · B, whose depth is 32 times `chunks`. A register of the unit is loaded anew as soon as the last
-// product that needs it is under way; what of the right side comes next is fetched meanwhile. Of the six products of
-// parts the smallest come first.
+// C (16 M × 16 N) = A · B, whose depth is 32 times `chunks`; what of the right side comes next is fetched meanwhile.
 template <int M, int N>
 inline void multiply(int64_t chunks, const char* left, const char* right, float* c) {
     constexpr int64_t kStride = kAcross * sizeof(float), kLines = kBoth / (6 * 64);
@@ -119,45 +117,11 @@ inline void multiply(int64_t chunks, const char* left, const char* right, float*
         for (int64_t i = 0; i < kLines; ++i) _mm_prefetch(ahead + i * 64, _MM_HINT_T0);
         ahead += kLines * 64;
     };
-    auto then_left = [&](const char* next) __attribute__((always_inline)) {
-        REGARD_PRODUCT(0, 4, 6);
-        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
-        REGARD_LOAD(4, next, 64);
-        fetch();
-        if constexpr (M == 2) {
-            REGARD_PRODUCT(2, 5, 6);
-            if constexpr (N == 2) REGARD_PRODUCT(3, 5, 7);
-            REGARD_LOAD(5, next + kThree, 64);
-        }
-    };
-    auto then_right = [&](const char* next) __attribute__((always_inline)) {
-        REGARD_PRODUCT(0, 4, 6);
-        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
-        REGARD_LOAD(6, next, 64);
-        fetch();
-        if constexpr (N == 2) {
-            REGARD_PRODUCT(1, 4, 7);
-            if constexpr (M == 2) REGARD_PRODUCT(3, 5, 7);
-            REGARD_LOAD(7, next + kThree, 64);
-        }
-    };
-    auto load = [&]() __attribute__((always_inline)) {
-        REGARD_LOAD(4, left + 2 * kTile, 64);
-        if constexpr (M == 2) REGARD_LOAD(5, left + 2 * kTile + kThree, 64);
-        REGARD_LOAD(6, right, 64);
-        if constexpr (N == 2) REGARD_LOAD(7, right + kThree, 64);
-    };
+    const dot::Chunk<M, N, decltype(fetch)> chunk{kThree, kThree, fetch};
     for (int64_t k = 0; k < chunks; ++k, left += kBoth, right += kBoth) {
-        load();
-        then_left(left + kTile);
-        then_right(right + kTile);
-        then_left(left);
-        then_right(right + 2 * kTile);
-        then_right(right);
-        REGARD_PRODUCT(0, 4, 6);
-        if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
-        if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
-        if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
+        chunk.load_left(left + 2 * kTile), chunk.load_right(right);
+        chunk.small_ones(left, right);
+        chunk.last();
         fetch();
     }
     _tile_stored(0, c, kStride);
