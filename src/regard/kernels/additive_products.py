@@ -21,6 +21,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.pages import in_large_pages
+
 _LEAST, _SIDE = 2**14, 16
 """Pairs, and queries or keys of an item, from which on products are faster than going pair by pair, measured."""
 
@@ -55,17 +57,18 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
     pairs = items * queries * keys
     query, key = (torch.empty(items, length, hidden, device="meta") for length in (queries, keys))
     there, back, found = len(_FORWARD), len(_BACKWARD), []
-    # Of a group: sums of products for each pair, and back over keys and over queries; and the vector's part.
+    # Of a group: sums of products for each pair, and back over keys and over queries; and the vector's part. Of its
+    # positions: they are turned, and back summed up for each unit and for the vector.
     for powers, units, sums, of_vector in ((there, 3, 2 * there, 3 * there), (back, 2, 2 * back + _SINGLE, 2 * back)):
         sides = _Sides(query, key, powers, units)
-        of_keys = keys * -(-queries // sides.rows)
-        positions = queries * -(-keys // sides.columns) + of_keys
-        turned = sum(
-            (chunk.stop - chunk.start) * units * (min(hidden, chunk.stop * units) - chunk.start * units)
-            for chunk in sides.chunks()
-        )
-        summed = 0 if powers == there else powers * items * of_keys
-        found.append(2 * (sides.groups * (sums * pairs + of_vector + summed) + turned * items * positions))
+        of_queries, of_keys = queries * -(-keys // sides.columns), keys * -(-queries // sides.rows)
+        of_positions = 0
+        for chunk in sides.chunks():
+            groups, width = chunk.stop - chunk.start, min(hidden, chunk.stop * units) - chunk.start * units
+            of_positions += (of_queries + of_keys) * groups * units * width
+            if powers == back:
+                of_positions += (of_queries * _SINGLE + of_keys * back) * groups * width + of_keys * groups * back
+        found.append(2 * (sides.groups * (sums * pairs + of_vector) + items * of_positions))
     return found[0], found[1]
 
 
@@ -168,9 +171,10 @@ def gradients(
         return torch.ldexp(a, there), torch.ldexp(b, there), torch.ldexp(v, there)
     sides, exponents = _Sides(query, key, len(_BACKWARD), 2), query.new_tensor(_BACKWARD)
     given = given.reshape(sides.sizes)
-    into, slope = [side.new_empty(side.shape) for side in sides.flat], sides.grouped(2 * vector).T.unsqueeze(-1)
+    into = [in_large_pages(side.new_empty(side.shape)) for side in sides.flat]
     into_vector = vector.new_zeros(len(exponents), sides.groups)
-    held, held_sums = query.new_empty(sides.quotients), query.new_empty(2, 2 * sides.groups * sides.positions)
+    slope, summed = 2 * vector, sides.summed()
+    held = query.new_empty(sides.quotients)
     held_queries, held_keys = (query.new_empty(room) for room in sides.room)
 
     @functools.cache
@@ -188,18 +192,18 @@ def gradients(
         for one in tables:
             doubles = one[0:5:4].unsqueeze(1), one[1:4:2], one[_SINGLE:].unflatten(0, (2, 2))
             firsts, seconds = (one[0], one[4]), (one[1], one[3])
-            without = [one[some] for some in _WITHOUT]
-            parts.append((one[:2], one[:_SINGLE], one[2], firsts, seconds, doubles, without))
-        return tables, parts, batches, after
+            parts.append((one[:2], one[:_SINGLE], one[2], firsts, seconds, doubles))
+        left, right = tables
+        return parts, batches, after, (left[:_SINGLE].flatten(0, 1).T, right.flatten(0, 1).T)
 
     for some, rows, columns in sides.blocks():
         g = given[some, rows, columns]
         turned = sides.turned(some, rows, columns)
-        sums = [_part(one, (sides.groups, 2, side.shape[1])) for one, side in zip(held_sums, turned, strict=True)]
+        places = [one[some, part].view(-1, len(vector)) for one, part in zip(into, (rows, columns), strict=True)]
         ones = g.new_ones(turned[1].shape[1])
         for chunk in sides.chunks():
-            tables, parts, batches, (left, to_left, right, to_right) = views(g.shape, chunk.stop - chunk.start)
-            for side, (two, single, none, *inverses, (a, b, to), _) in zip(turned, parts, strict=True):
+            parts, batches, (left, to_left, right, to_right), products = views(g.shape, chunk.stop - chunk.start)
+            for side, (two, single, none, *inverses, (a, b, to)) in zip(turned, parts, strict=True):
                 sides.exponentials(side, chunk, two)
                 for one, under in inverses:
                     torch.reciprocal(one, out=under)
@@ -214,15 +218,18 @@ def gradients(
                 torch.bmm(a, ratio, out=to_key)
             left.mul_(to_left)
             right.mul_(to_right)
-            into_vector[:, chunk] += torch.mv(tables[1].flatten(0, 1), ones).view(len(exponents), -1)
-            for to, (*_, without) in zip(sums, parts, strict=True):
-                for unit, one in enumerate(without):
-                    torch.sum(one, 0, out=to[chunk, unit])
-        places = (into[0][some, rows], columns), (into[1][some, columns], rows)
-        for back, (to, others) in zip(sums, places, strict=True):
-            back = back.mul_(slope).flatten(0, 1)[: len(vector)].T
-            to = to.view(-1, len(vector))
-            to.add_(back) if others.start else to.copy_(back)
+            into_vector[:, chunk] += torch.mv(products[1].T, ones).view(len(exponents), -1)
+            units = slice(sides.units * chunk.start, sides.units * chunk.stop)
+            of_units = slope[units]
+            table = summed[:, : chunk.stop - chunk.start, : len(of_units)] * of_units
+            for product, to, others in zip(products, places, (columns, rows), strict=True):
+                # Sums over powers, each unit's own, which lie as the gradients do.
+                weights = table[: len(product.T) // table.shape[1]].flatten(0, 1)
+                there = to[:, units]
+                if others.start:
+                    torch.addmm(there, product, weights, out=there)
+                else:
+                    torch.mm(product, weights, out=there)
     signs = exponents.T @ into_vector
     return into[0].view(query.shape), into[1].view(key.shape), signs.T.flatten()[: len(vector)]
 
@@ -303,6 +310,13 @@ class _Sides:
         # A product with a table that is mostly 0 turns positions to the end in less time than a copy does.
         torch.mm(table, there, out=to.flatten(0, 1))
         to.exp_()
+
+    def summed(self) -> Tensor:
+        """Which powers are summed up for a unit, `(powers, groups, units)`: those that leave it out."""
+        found = self._turn.new_zeros(self.powers, self._most, self._most, self.units)
+        for unit, without in enumerate(_WITHOUT):
+            found[without, :, :, unit] = torch.eye(self._most, dtype=found.dtype, device=found.device)
+        return found.flatten(2)
 
     def grouped(self, vector: Tensor) -> Tensor:
         """A number for each hidden unit as `(units, groups)`, 0 for those that the last groups lack."""
