@@ -111,6 +111,15 @@ def test_each_item_has_its_own_number_of_keys_and_the_rest_is_not_read(dtype, le
     assert torch.equal(logs_again, logs)
 
 
+def test_logarithms_that_nobody_wants_are_not_made(dtype):
+    for sizes in ((2, 3, 1, 35, 67, 32, 43), (1, 2, 2, 3, 0, 7, 4), (1, 2, 2, 0, 5, 7, 4)):
+        query, key, value = sides(*sizes, dtype)
+        wanted, _ = half.forward(query, key, value, **PLAIN)
+        context, logs = half.forward(query, key, value, **PLAIN, logarithms=False)
+        assert logs is None
+        assert torch.equal(context, wanted)
+
+
 def test_axes_of_no_size(dtype):
     for sizes in ((0, 2, 2, 3, 5, 7, 4), (1, 2, 2, 0, 5, 7, 4), (1, 2, 2, 3, 0, 7, 4), (1, 2, 2, 3, 5, 0, 4)):
         agrees(*sides(*sizes, dtype))

@@ -307,8 +307,8 @@ _UNIT_QUERIES = 32  # below, laying keys out for the matrix unit takes longer th
 
 def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, normalizer: Tensor | None) -> Tensor:
     """Half types on a processor that multiplies them by tiles."""
-    visible, three = call.visible, (query, key, value)
-    each = three if query.ndim == 4 else tuple(one.unsqueeze(1) for one in three)
+    visible, three, has_heads = call.visible, (query, key, value), query.ndim == 4
+    each = three if has_heads else tuple(one.unsqueeze(1) for one in three)
     context, found = half.forward(
         *each,
         causal=visible.causal,
@@ -316,12 +316,13 @@ def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, norm
         window=visible.window,
         lengths=visible.lengths,
         scale=call.scale,
+        logarithms=normalizer is not None,
     )
-    if normalizer is not None:
+    if normalizer is not None and found is not None:
         # The way back has powers of 2, and a query that sees nothing gives weights of 0.
         binary = found.mul_(math.log2(math.e)).masked_fill_(found == -torch.inf, torch.inf)
         normalizer.copy_(binary.view(normalizer.shape))
-    return context.view(*query.shape[:-1], value.shape[-1])
+    return context if has_heads else context.squeeze(1)
 
 
 # --- the compiled loop ----------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ struct Run {
         const Seen seen(call, query, count, length(item));
         Block<kParts> one(call, places, seen, count, packed, own, scale);
         one.run();
-        one.finish(call.context + row * call.width, call.logsumexp + row);
+        one.finish(call.context + row * call.width, call.logsumexp ? call.logsumexp + row : nullptr);
     }
 
     void all() const {

@@ -50,7 +50,8 @@ def forward(
     window: tuple[int, int] | None,
     lengths: Sequence[int] | None,
     scale: float,
-) -> tuple[Float[Tensor, "batch heads queries value_dim"], Float[Tensor, "batch heads queries"]]:
+    logarithms: bool = True,
+) -> tuple[Float[Tensor, "batch heads queries value_dim"], Float[Tensor, "batch heads queries"] | None]:
     """`softmax(scale · Q Kᵀ) V` over the keys that each query sees, and the logarithm of the softmax's denominator.
 
     Args:
@@ -62,16 +63,18 @@ def forward(
         window: query i sees keys from `i + offset - window[0]` to `i + offset + window[1]` only.
         lengths: how many keys each item has, its first ones; what lies behind them is not read.
         scale: of the scores.
+        logarithms: whether the second is wanted.
 
     Returns:
-        The context in the queries' type, and log-sum-exp of the scores in float32. A query that sees no key has context
-        0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to bfloat16, with the sum taken
-        of what was rounded (so its log-sum-exp is off by up to 2^-8), float16's to 16 bits.
+        The context in the queries' type, and log-sum-exp of the scores in float32 (None if not wanted). A query that
+        sees no key has context 0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to
+        bfloat16, with the sum taken of what was rounded (so its log-sum-exp is off by up to 2^-8), float16's to 16
+        bits.
     """
     (batch, heads, queries, dim), (key_heads, keys, width) = query.shape, (*key.shape[1:3], value.shape[3])
     context = query.new_empty(batch, heads, queries, width)
-    logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float32)
-    if not logsumexp.numel():
+    logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float32) if logarithms else None
+    if not batch * heads * queries:
         return context, logsumexp
     before, after = window if window is not None else (_FAR, _FAR)
     if causal:
@@ -84,7 +87,7 @@ def forward(
             *(offset, min(before, _FAR), min(after, _FAR), 0 if counts is None else counts.buffer_info()[0]),
             *(query.data_ptr(), key.data_ptr(), value.data_ptr()),
             *(*query.stride(), *key.stride(), *value.stride()),
-            *(context.data_ptr(), logsumexp.data_ptr()),
+            *(context.data_ptr(), 0 if logsumexp is None else logsumexp.data_ptr()),
         ),
     )
     library = _library()

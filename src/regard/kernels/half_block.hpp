@@ -285,7 +285,7 @@ struct Block {
                             (__m512)loops::totals<float>(reinterpret_cast<loops::Vec<float>*>(sums + row)));
     }
 
-    // Divides by the sums and writes rows.
+    // Divides by the sums and writes rows, and the logarithms of the sums if somebody wants them.
     void finish(uint16_t* context, float* logsumexp) const {
         uint32_t none = 0;
         for (int64_t row = 0; row < count; ++row, context += call.width) {
@@ -310,7 +310,7 @@ struct Block {
                 _mm512_mask_storeu_epi16(context + c, left >= 32 ? ~0u : (1u << left) - 1, words);
             }
         }
-        for (int64_t row = 0; row < count; row += kLanes) {
+        for (int64_t row = 0; logsumexp && row < count; row += kLanes) {
             __m512 logs = logarithm(_mm512_load_ps(totals + row)) + _mm512_load_ps(maximum + row) * scale * kLogTwo;
             logs = _mm512_mask_mov_ps(logs, __mmask16(none >> row), _mm512_set1_ps(-INFINITY));
             _mm512_mask_storeu_ps(logsumexp + row, count - row >= 16 ? 0xffff : (1 << (count - row)) - 1, logs);

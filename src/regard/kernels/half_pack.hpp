@@ -11,7 +11,7 @@ struct Call {  // half.py makes it number by number
     const uint16_t *query, *key, *value;
     int64_t query_strides[4], key_strides[4], value_strides[4];  // in numbers
     uint16_t* context;                                           // (batch, heads, queries, width), contiguous
-    float* logsumexp;                                            // (batch, heads, queries)
+    float* logsumexp;                                            // (batch, heads, queries), or null
 };
 
 #if defined(REGARD_HAS_TILES) && defined(__AVX512BF16__)
