@@ -2,6 +2,7 @@
 // hides is neither computed nor looked at.
 
 #include <cmath>
+#include <numeric>
 
 #include "loops.hpp"
 
@@ -100,12 +101,11 @@ void softmax_back(int64_t keys, const T* weights, T* row) {
 // work(item, its first query, how many it has, how many keys)
 template <typename Work>
 void for_each_item(const Sizes& sizes, const Work& work) {
-    std::vector<int64_t> starts(sizes.batch + 1, 0);
-    for (int64_t item = 0; item < sizes.batch; ++item) starts[item + 1] = starts[item] + sizes.counts[item];
-    const int64_t cost = starts[sizes.batch] * sizes.room * sizes.width * 4;
-    share(sizes.batch, 1, sizes.threads, cost, [&](int64_t begin, int64_t end) {
-        for (int64_t item = begin; item < end; ++item)
-            work(item, starts[item], sizes.counts[item], sizes.lengths[item]);
+    const int64_t* counts = sizes.counts;
+    const int64_t all = std::accumulate(counts, counts + sizes.batch, int64_t(0));
+    share(sizes.batch, 1, sizes.threads, all * sizes.room * sizes.width * 4, [&](int64_t begin, int64_t end) {
+        int64_t first = std::accumulate(counts, counts + begin, int64_t(0));
+        for (int64_t item = begin; item < end; first += counts[item++]) work(item, first, counts[item], sizes.lengths[item]);
     });
 }
 

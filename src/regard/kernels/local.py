@@ -47,7 +47,7 @@ def dots(
         left: what is compared.
         rows: in float32, float64 or half precision, of which products and sums are float32, as of all here.
         first: where a query's window begins; it lies within the rows.
-        window: how many rows it has.
+        window: how many rows it has, at least one.
     """
     way: Any = _Dots.apply if torch.is_grad_enabled() else _dots  # an operation that keeps nothing takes longer
     made: Tensor = way(left, rows, first, window)
@@ -225,7 +225,8 @@ def _among_all(weights: Tensor, first: Tensor, rows: int) -> Tensor:
     return weights.new_zeros(*first.shape, rows).scatter_(-1, places, weights)
 
 
-_DOTS = torch.ops.aten._embedding_bag_per_sample_weights_backward.default
+_DOTS = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", None)
+"""An operation of torch's own use, with whose absence one can live."""
 
 
 class _Bags(NamedTuple):
@@ -245,9 +246,9 @@ class _Bags(NamedTuple):
 
     @staticmethod
     def of(rows: Tensor, first: Tensor, window: int) -> "_Bags | None":
-        """None where there is nothing to add up, or it would be added up in half precision."""
+        """None where there is nothing to add up, it would be added up in half precision, or torch has no such sums."""
         (batch, count, width), (item, row, _) = rows.shape, rows.stride()
-        if not first.numel() or not width or rows.dtype not in (torch.float32, torch.float64):
+        if not (first.numel() and width and _DOTS and rows.dtype in (torch.float32, torch.float64)):
             return None
         if item % width or row % width:
             rows, item, row = rows.contiguous(), count * width, width
@@ -260,6 +261,7 @@ class _Bags(NamedTuple):
 
     def dots(self, left: Tensor) -> Tensor:
         """Of each query and the rows of its window: what torch has for the gradient of the weights in `mix`."""
+        assert _DOTS is not None
         found: Tensor = _DOTS(left.flatten(0, 1), self.rows, self.places, self.begins, self.begins[:0], 0)
         return found.view(self.shape)
 

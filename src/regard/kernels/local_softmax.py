@@ -200,14 +200,13 @@ def _by_numpy(
             begin = np.minimum(np.fmax(np.floor(place - reach), 0.0), keys - size)
         at = begin[..., None] + np.arange(size, dtype=place.dtype)
         distance = at - place[..., None]
-        hidden = np.abs(distance) <= reach[..., None]
-        hidden &= at < lengths.numpy()[:, None, None]
-        np.logical_not(hidden, out=hidden)
+        seen = np.abs(distance) <= reach[..., None]
+        seen &= at < lengths.numpy()[:, None, None]
         first = torch.from_numpy(begin.astype(np.int64))
         products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
         scores: Array = products.numpy()
         finite = float(np.add.reduce(scores, None))
-        np.copyto(scores, -np.inf, where=hidden)
+        np.copyto(scores, -np.inf, where=~seen)
         weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), np.finfo(scores.dtype).min))
         weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a row that sees nothing
         if window.sigma > 0:
