@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard.kernels.pages import in_large_pages
 
-_LEAST, _SIDE = 2**14, 16
+_LEAST, _SIDE = 2**15, 20
 """Pairs, and queries or keys of an item, from which on products are faster than going pair by pair, measured."""
 
 _BLOCK, _UNITS, _POWERS = 2**17, 32, 2**19
