@@ -256,3 +256,21 @@ class TestFusion:
         alone = self.made(DeepFusion).decoder
         hidden, _ = alone(target[1:], alone.start(1))
         torch.testing.assert_close(found[1:], hidden)  # α̃ = 0: what remains is the reading of its own past
+
+
+def test_gates_that_are_others_are_called():
+    class Own(torch.nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    model = LSTMNReader(LSTMNSettings(width=WIDTH, attention=ATTENTION), INPUTS).double()
+    given = text()
+    before, _ = model(given, model.start(BATCH))
+    model.layers[0].gates.__class__ = Own
+    found, _ = model(given, model.start(BATCH))
+    state, each = model.layers[0].start(BATCH), []
+    for now in given.unbind(1):
+        hidden, state, _ = model.layers[0].step(state, now)
+        each.append(hidden)
+    torch.testing.assert_close(found, torch.stack(each, 1))
+    assert not torch.allclose(found, before)

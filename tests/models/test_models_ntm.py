@@ -243,3 +243,26 @@ def test_weights_that_changed_before_the_way_back_are_told(kind):
         (model.orders if kind == "ntm" else model.interface).weight.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         outputs.sum().backward()
+
+
+class OwnCell(torch.nn.LSTMCell):
+    def forward(self, inputs, state=None):
+        return tuple(2 * part for part in super().forward(inputs, state))
+
+
+class OwnLinear(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("part", ["controller.recurrence.each.0", "told"])
+@pytest.mark.parametrize("kind", ["ntm", "dnc"])
+def test_layers_that_do_something_else_are_called(kind, part):
+    """Both fast ways compute from the weights of a cell and of the layer that steers the memory."""
+    torch.manual_seed(0)
+    model = build((NTMSettings if kind == "ntm" else DNCSettings)(kind=kind, width=5), INPUTS, OUTPUTS).double()
+    layer = model.get_submodule(part.replace("told", "orders" if kind == "ntm" else "interface"))
+    before = model(inputs())
+    layer.__class__ = OwnLinear if part == "told" else OwnCell
+    torch.testing.assert_close(model(inputs()), stepped(model, inputs())[0])
+    assert not torch.allclose(model(inputs()), before)

@@ -10,3 +10,8 @@ def is_hooked(*modules: nn.Module) -> bool:
     if nn.modules.module._has_any_global_hook() or any("forward" in vars(module) for module in modules):
         return True
     return any(getattr(module, kind) for module in modules for kind in _KINDS)
+
+
+def does_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Whether the module does what one of these classes does, whoever listens: a subclass may do something else."""
+    return type(module).forward in [kind.forward for kind in kinds] and "forward" not in vars(module)

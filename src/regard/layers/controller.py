@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
+from regard.kernels.hooked import does_as
 from regard.layers.recurrent import Carried, Recurrence
 
 Kind = Literal["lstm", "feed_forward"]
@@ -38,6 +39,15 @@ class Controller(nn.Module):
         else:
             widths = [inputs, *[width] * layers]
             self.each = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
+
+    def cell(self) -> nn.LSTMCell | None:
+        """The LSTM cell that is all of it; None where it is more, or something else."""
+        if self.kind != "lstm" or self.layers > 1 or not does_as(self, Controller):
+            return None
+        (cell,) = self.recurrence.each
+        if not isinstance(cell, nn.LSTMCell) or not does_as(self.recurrence, Recurrence):
+            return None
+        return cell if does_as(cell, nn.LSTMCell) and cell.bias else None
 
     def start(self, batch: int) -> Carried:
         """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
 from regard.kernels import recurrent as kernel
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 from regard.layers.dropout import Dropout
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -228,14 +228,8 @@ def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
 
 
 def _must_be_called(layer: Any) -> bool:
-    """Whether a layer or cell has to be called: somebody listens to it, or it is not what torch computes with biases.
-
-    A subclass may do something else in its `forward`.
-    """
-    return type(layer).forward not in _FORWARDS or not layer.bias or is_hooked(layer)
-
-
-_FORWARDS = {kind.forward for kinds in (LAYERS, CELLS) for kind in kinds.values()}
+    """Whether a layer or cell has to be called: somebody listens to it, or it is not torch's own with biases."""
+    return not does_as(layer, *LAYERS.values(), *CELLS.values()) or not layer.bias or is_hooked(layer)
 
 
 def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:

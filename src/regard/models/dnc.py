@@ -21,6 +21,7 @@ from regard.attention.attended import Attended
 from regard.attention.score import Cosine
 from regard.kernels.arrays import by_hand
 from regard.kernels.computer import Layout, computer
+from regard.kernels.hooked import does_as
 from regard.layers.controller import Controller
 from regard.layers.dynamic_memory import (
     allocation,
@@ -158,8 +159,7 @@ class DifferentiableNeuralComputer(nn.Module):
             ShapeError: the inputs have another shape than this computer was made for.
         """
         check_sequences(inputs, self.inputs)
-        plain = self.settings.controller != "lstm" or self.settings.layers > 1
-        if inputs.shape[0] and inputs.shape[1] and not plain and by_hand(inputs):
+        if inputs.shape[0] and inputs.shape[1] and self._by_hand(inputs):
             return self._fast(inputs)
         state, outputs = self.start(inputs.shape[0]), []
         for now in inputs.unbind(1):
@@ -168,6 +168,9 @@ class DifferentiableNeuralComputer(nn.Module):
         if not outputs:
             return inputs.new_zeros(*inputs.shape[:2], self.readout.out_features)
         return torch.stack(outputs, dim=1)
+
+    def _by_hand(self, inputs: Tensor) -> bool:
+        return by_hand(inputs) and self.controller.cell() is not None and does_as(self.interface, nn.Linear)
 
     def _fast(self, inputs: Tensor) -> Tensor:
         cell: Any = self.controller.recurrence.each[0]

@@ -22,6 +22,7 @@ from regard.attention.attended import Attended
 from regard.attention.score import Additive, Prepared
 from regard.kernels import lstmn as kernel
 from regard.kernels.calls import is_plain
+from regard.kernels.hooked import does_as
 from regard.layers.dropout import Dropout
 from regard.layers.sequence import Tick
 from regard.models.lstmn_settings import LSTMNSettings
@@ -115,7 +116,7 @@ class LSTMNLayer(nn.Module):
 
         Where somebody records the attention, each look is made again for them; the numbers stay what they are.
         """
-        if not is_plain(inputs) or inputs.shape[1] == 0:
+        if not is_plain(inputs) or inputs.shape[1] == 0 or not does_as(self.gates, nn.Linear):
             return self._by_steps(inputs, state)
         score = self.score
         asking = 2 * score.query_weight

@@ -17,6 +17,7 @@ from regard.attention.attend import Attended, attend
 from regard.attention.refocus import interpolate, sharpen, shift
 from regard.attention.score import score
 from regard.kernels.arrays import by_hand
+from regard.kernels.hooked import does_as
 from regard.kernels.turing import Layout, machine
 from regard.layers.controller import Controller
 from regard.layers.recurrent import Carried
@@ -174,7 +175,7 @@ class NeuralTuringMachine(nn.Module):
         )
 
     def _by_hand(self, inputs: Tensor) -> bool:
-        return self.settings.controller == "lstm" and self.settings.layers == 1 and by_hand(inputs)
+        return by_hand(inputs) and self.controller.cell() is not None and does_as(self.orders, nn.Linear)
 
     def _fast(self, inputs: Tensor) -> Tensor:
         cell: Any = self.controller.recurrence.each[0]
