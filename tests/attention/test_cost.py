@@ -207,11 +207,11 @@ def test_every_reason_says_what_to_do():
     """The words of `dispatch.choose`: each but two is mended by something said."""
     facts = dispatch.Facts(
         names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False,
-        is_softmax=False, has_value=False, refocused=True, dropout=0.1, empty=True, transformed=True, unsafe=True,
-        blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
+        is_softmax=False, has_value=False, heard=True, refocused=True, dropout=0.1, empty=True, transformed=True,
+        unsafe=True, blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
     )  # fmt: skip
     reasons = dispatch.choose(facts).reasons
-    assert len(reasons) == 8
+    assert len(reasons) == 9
     without = [reason for reason in reasons if not any(reason.startswith(words) for words in cost._MENDED)]
     assert without == ["there is no value: the weights are the answer", "an axis has size 0"]
 
@@ -229,3 +229,13 @@ def test_the_message_stands_at_the_callers_line(untold):
     with pytest.warns(SlowPathWarning, match="'hard'") as caught:
         attend()
     assert caught[0].filename == __file__
+
+
+def test_numbers_are_told_in_a_unit_that_fits():
+    """A small call cost 2.4e-08 billion operations and 0 MiB."""
+    told = [
+        str(regard.explain(*[meta(*shape)] * 3, refocus=[torch.relu], cost=True))
+        for shape in ((1, 2, 3), (2, 8, 99, 64))
+    ]
+    assert "explicit: 48 (144 with gradients) operations" in told[0] and "bytes at the peak" in told[0]
+    assert "explicit: 40.1 (120 with gradients) million operations" in told[1] and "MiB at the peak" in told[1]

@@ -64,12 +64,9 @@ class Cost:
     bytes_grow: str
 
     def __str__(self) -> str:
-        operations = f"{_billions(self.operations)} ({_billions(self.operations_with_gradients)} with gradients)"
-        memory = f"{_mebibytes(self.bytes)} ({_mebibytes(self.bytes_with_gradients)} with gradients) MiB"
-        return (
-            f"{self.path}: {operations} billion operations, as {self.operations_grow}; "
-            f"{memory} at the peak, as {self.bytes_grow}"
-        )
+        operations = _told(self.operations, self.operations_with_gradients, _OPERATIONS)
+        memory = _told(self.bytes, self.bytes_with_gradients, _BYTES)
+        return f"{self.path}: {operations}, as {self.operations_grow}; {memory} at the peak, as {self.bytes_grow}"
 
 
 def costs(call: Any, path: str) -> tuple[Cost, Cost]:
@@ -226,6 +223,7 @@ _PATHS: dict[str, Callable[[Asked], Cost]] = {
 
 # What to do about a reason, by the words that it begins with.
 _MENDED = {
+    "somebody listens": "Listen to the whole attention, or give it some queries at a time",
     "refocus=": "Give it some queries at a time, or leave it out",
     "dropout=": "Leave it out, or call outside autocast and torch.func on a CPU, where it is taken in blocks",
     "inside vmap": "Call it on a batch instead of inside the transform",
@@ -292,8 +290,17 @@ def _warning(choice: dispatch.Choice, call: Any, reason: str, drawn: Tensor | No
     )
 
 
-def _billions(number: int) -> str:
-    return f"{number / 1e9:,.0f}" if number >= 1e11 else f"{number / 1e9:.3g}"
+_OPERATIONS = ((10**9, "billion operations"), (10**6, "million operations"), (1, "operations"))
+_BYTES = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
+
+def _told(one: int, other: int, units: tuple[tuple[int, str], ...]) -> str:
+    """Both numbers in the largest unit that the first one reaches."""
+    size, name = next((unit for unit in units if one >= unit[0]), units[-1])
+    first, second = (
+        f"{number / size:,.0f}" if number >= 100 * size else f"{number / size:.3g}" for number in (one, other)
+    )
+    return f"{first} ({second} with gradients) {name}"
 
 
 def _mebibytes(size: int) -> str:
