@@ -33,11 +33,17 @@ def test_a_set_in_is_a_line_out_from_csv_json_and_a_pipe_k8(regard, hull, tmp_pa
         json.loads(line) for line in regard("solve", hull, given, "--format", "jsonl", "--beam", 3).stdout.splitlines()
     ]
     assert told[0]["points"] == sets[0] and sorted(told[0]["answer"]) == [1, 2, 3] and 0 < told[1]["probability"] <= 1
-    for nothing in (b"", b"\n \n", b"x,y\n"):
+    for nothing in (b"", b"\n \n", b"[]"):
         answered = regard("solve", hull, "-", stdin=nothing)
         assert answered.stdout == ""  # B15
         assert answered.stderr == "standard input has no points; there is nothing to solve\n"
     assert "the text has no points" in regard("solve", hull, "").stderr
+    for words in ("x,y\n", "hello wide world\n", "x,y\n\n", "x" * 50 + ",y"):
+        answered = regard("solve", hull, "-", stdin=words.encode())
+        assert answered.stdout == ""
+        line = words.strip() if len(words) < 40 else "x" * 40 + "…"
+        taken = f"only a line of words, {line!r}, which was taken for names of columns"
+        assert answered.stderr == f"standard input has no points, {taken}; there is nothing to solve\n"
 
 
 def test_answers_are_drawn(regard, hull, tmp_path):

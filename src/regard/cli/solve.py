@@ -34,6 +34,7 @@ Format = Annotated[
 ]
 
 _OF_POINTS = ("--draw", "--beam", "--format")
+_SHOWN = 40  # characters of a line that is told
 
 
 @command(
@@ -93,10 +94,20 @@ def solve(
     # An endless pipe is kept nowhere: only what will be drawn.
     shown = out_ is None and not draw and sys.stdout is not None and sys.stdout.isatty()
     kept: list[Pointed] | None = [] if draw or shown else None
-    if not _told(_written(solver, solver.stream(lines, origin, beam), format, kept), out_):
-        say(f"{origin} has no points; there is nothing to solve")
+    words: list[str] = []
+    if not _told(_written(solver, solver.stream(_noting(lines, words), origin, beam), format, kept), out_):
+        taken = f", only a line of words, {words[0]!r}, which was taken for names of columns" if words else ""
+        say(f"{origin} has no points{taken}; there is nothing to solve")
     if kept:
         _drawn(solver, kept, draw or [])
+
+
+def _noting(lines: Iterator[str], words: list[str]) -> Iterator[str]:
+    """The same lines; the first one that is neither empty nor JSON is noted."""
+    for line in lines:
+        if not words and (text := line.strip()) and text[0] not in "[{":
+            words.append(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+        yield line
 
 
 def _told(answers: Iterator[str], path: Path | None) -> int:
