@@ -41,6 +41,20 @@ def test_vectors_make_the_same_products(visible, dims, monkeypatch):
     assert_same(by_unit, all_of(called, given, VISIBLE[visible], bias), 2e-6)
 
 
+@pytest.mark.parametrize("visible", VISIBLE)
+def test_vectors_make_the_same_products_over_many_keys(visible, monkeypatch):
+    """Several blocks of keys, and in none of them a whole number of tiles."""
+    seen = VISIBLE[visible]
+    if seen.keep is not None:
+        seen = seen._replace(keep=torch.rand(2, 1, 97, 811, generator=torch.Generator().manual_seed(3)) > 0.98)
+    if seen.lengths is not None:
+        seen = seen._replace(lengths=[0, 607])
+    given, bias = inputs(2, 6, 2, 97, 811, 64, 64), torch.randn(1, 6, 97, 811).requires_grad_()
+    by_unit = all_of(called, given, seen, bias)
+    monkeypatch.setattr(dot, "_MATRIX_UNIT", False)
+    assert_same(by_unit, all_of(called, given, seen, bias), 2e-6)
+
+
 def test_a_processor_that_has_the_unit_takes_it(monkeypatch):
     """Else each test here would compare vectors with vectors."""
     if not half.serves(torch.zeros(1, dtype=torch.bfloat16)):
