@@ -182,6 +182,15 @@ void forward(const Call& call, double scale) {
         std::optional<Forward<S, T, P>> fast;
         std::optional<Forward<S, T, Plain>> plain;
         Directions<S, T> directions(call.key_directions, call.keys, call.dim);
+        Directions<S, T> query_directions(call.query_directions, call.queries, call.dim);
+        // The way back leaves all of a head to vectors if not all queries fit; it must find the scores that were here.
+        auto queries_fit = [&](int64_t item, int64_t key_head) {
+            bool all = true;
+            for (int64_t head = key_head * group; all && head < (key_head + 1) * group; ++head)
+                all = Reach<T>::template of<S>(query_directions.of(call.query, item, head, 0, call.queries), 0, 0,
+                                               call.queries, call.dim, T(scale * kLog2e)).fits;
+            return all;
+        };
         for (int64_t at = from; at < to;) {
             int64_t head = at / each, stop = std::min(to, (head + 1) * each);
             int64_t item = head / call.key_heads, key_head = head % call.key_heads, size = call.length(item);
@@ -198,7 +207,7 @@ void forward(const Call& call, double scale) {
                     way->attend(Block(call, item, key_head * group + within / blocks, within % blocks * rows, rows));
                 }
             };
-            if (unit && key.fits && value.fits)
+            if (unit && key.fits && value.fits && (!call.normalizer || queries_fit(item, key_head)))
                 go_through(fast);
             else
                 go_through(plain);
