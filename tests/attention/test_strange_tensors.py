@@ -10,6 +10,8 @@ from torch.utils._pytree import tree_map
 import regard
 from compiled import needs_compiler
 from regard import masks
+from regard.attention.linear import LinearState, linear_step
+from regard.attention.local import LocalAttention
 
 QUERIES = 301  # of a size that every path takes
 
@@ -156,6 +158,126 @@ def test_a_class_that_holds_its_numbers_elsewhere(which):
     given = [Wrapped(one) if n in which else one for n, one in enumerate(inputs())]
     context = regard.attend(*given, mask=masks.causal()).context
     torch.testing.assert_close(context.inner, expected(*inputs(), mask=masks.causal()), rtol=1e-5, atol=1e-5)
+
+
+def wrapped(tensor):
+    return Wrapped(tensor.detach())
+
+
+def unwrapped(tensor):
+    return tensor.inner if isinstance(tensor, Wrapped) else tensor
+
+
+def general(**more):
+    return regard.score("general", query_dim=7, key_dim=7, **more)
+
+
+COMPARED = {
+    "scaled_dot": lambda: regard.score("scaled_dot"),
+    "general": lambda: general(),
+    "general with a rank": lambda: general(rank=3),
+    "cosine": lambda: regard.score("cosine"),
+    "additive": lambda: regard.score("additive", query_dim=7, key_dim=7, hidden_dim=5),
+    "linear": lambda: regard.score("linear"),
+}
+HIDING = {
+    "bools": lambda wrap: masks.keep(wrap(torch.ones(2, 1, QUERIES, QUERIES, dtype=torch.bool).tril(-3))),
+    "kept keys": lambda wrap: masks.padding(keep=wrap(torch.arange(QUERIES) < torch.tensor([[17], [QUERIES]]))),
+    "lengths": lambda wrap: masks.padding(wrap(torch.tensor([17, QUERIES]))),
+    "lengths and causal": lambda wrap: masks.padding(wrap(torch.tensor([17, QUERIES]))) & masks.causal(),
+}
+
+
+def compared(name, given, **options):
+    normalizer = "sum" if name == "linear" else "softmax"
+    return regard.attend(*given, normalizer=normalizer, **options).context
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("name", COMPARED)
+def test_one_of_a_class_that_holds_its_numbers_elsewhere(name, which):
+    """Query, key, value, or the parameters of the score."""
+    torch.manual_seed(0)
+    score, given = COMPARED[name](), inputs()
+    wanted = compared(name, given, score=score, refocus=[lambda weights: weights])
+    if which < 3:
+        given[which] = wrapped(given[which])
+    for parameter in tuple(score._parameters) if which == 3 else ():
+        setattr(score, parameter, torch.nn.Parameter(wrapped(score._parameters[parameter])))
+    with torch.no_grad():
+        found = compared(name, given, score=score)
+    torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", HIDING)
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_mask_of_a_class_that_holds_its_numbers_elsewhere(name, mask):
+    torch.manual_seed(0)
+    score, given = COMPARED[name](), inputs()
+    wanted = compared(name, given, score=score, mask=HIDING[mask](lambda same: same), refocus=[lambda weights: weights])
+    found = compared(name, given, score=score, mask=HIDING[mask](wrapped))
+    torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", (0.0, 1.0))
+def test_a_bias_of_a_class_that_holds_its_numbers_elsewhere(dropout):
+    given, bias = inputs(), torch.randn(QUERIES, QUERIES, generator=torch.Generator().manual_seed(1))
+    wanted = expected(*given, bias=bias, dropout=dropout)
+    found = regard.attend(*given, bias=wrapped(bias), dropout=dropout).context
+    torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dropped_read_under_a_mask_of_such_a_class():
+    query, key, value = inputs()
+    mask = HIDING["bools"]
+    found = regard.attend(query, key, value, mask=mask(wrapped), dropout=0.5).context
+    seen = mask(lambda same: same).draw(masks.Sizes(2, 3, QUERIES, QUERIES), query.device).any(-1, keepdim=True)
+    assert unwrapped(found).isfinite().all() and not unwrapped(found).masked_fill(seen, 0.0).any()
+
+
+def test_linear_attention_of_such_classes_and_its_steps():
+    (query, key, value), keep = inputs(), torch.arange(QUERIES) < torch.tensor([[17], [QUERIES]])
+    wanted = regard.linear_attention(query, key, value, causal=True, keep=keep)
+    for which in range(4):
+        given = [wrapped(one) if n == which else one for n, one in enumerate((query, key, value, keep))]
+        found = regard.linear_attention(*given[:3], causal=True, keep=given[3])
+        torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
+        found, state = linear_step(*given[:3], keep=given[3])
+        torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
+        later, _ = linear_step(query, key, value, LinearState(wrapped(unwrapped(state.memory))))
+        plain, _ = linear_step(query, key, value, LinearState(unwrapped(state.memory)))
+        torch.testing.assert_close(unwrapped(later), plain, rtol=1e-4, atol=1e-5)
+
+
+WINDOWED = {
+    "query": lambda given: {"query": wrapped(given["query"])},
+    "key": lambda given: {"key": wrapped(given["key"])},
+    "value": lambda given: {"value": wrapped(given["value"])},
+    "lengths": lambda given: {"lengths": wrapped(given["lengths"])},
+    "mask": lambda given: {"mask": masks.keep(wrapped(given["mask"].tensor))},
+    "bias": lambda given: {"bias": wrapped(given["bias"])},
+    "parameters": lambda given: {},
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWED)
+@pytest.mark.parametrize("name", ("scaled_dot", "general", "general with a rank", "additive"))
+def test_windows_of_a_class_that_holds_its_numbers_elsewhere(name, kind):
+    torch.manual_seed(0)
+    made = COMPARED[name]()
+    attention = LocalAttention(made, 3)
+    query, key, value = (one[:, 0] for one in inputs())
+    given = {"query": query, "key": key, "value": value, "lengths": torch.tensor([17, QUERIES])}
+    if kind == "mask":
+        given["mask"] = masks.keep(torch.ones(2, 1, QUERIES, QUERIES, dtype=torch.bool).tril(1))
+    if kind == "bias":
+        given["bias"] = torch.randn(QUERIES, QUERIES)
+    with torch.no_grad():
+        wanted = attention(**given).context
+        for parameter in tuple(made._parameters) if kind == "parameters" else ():
+            setattr(made, parameter, torch.nn.Parameter(wrapped(made._parameters[parameter])))
+        found = attention(**{**given, **WINDOWED[kind](given)}).context
+    torch.testing.assert_close(unwrapped(found), wanted, rtol=1e-4, atol=1e-5)
 
 
 @needs_compiler

@@ -150,7 +150,11 @@ class Attention(nn.Module):
         self.dropout = checked_dropout(dropout)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        """What depends on the keys alone, made once a sequence and passed in the key's place."""
+        """What depends on the keys alone, made once a sequence and passed in the key's place.
+
+        Under a mask these and their values are looked at for NaN and inf once, and again after a change that torch
+        counts: what is written through `tensor.data`, numpy or another library's view of the same memory isn't seen.
+        """
         return self.score.prepare(key)
 
     def forward(

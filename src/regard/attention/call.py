@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import is_mapped
-from regard.attention.checks import checked_bias, checked_dropout, checked_sizes
+from regard.attention.checks import are_real, checked_bias, checked_dropout, checked_sizes, is_heard
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
@@ -137,6 +137,7 @@ class Call(NamedTuple):
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         rows = additive is not None and self.takes_rows()
+        heard = is_heard(self.score, normalizer)
         facts = dispatch.Facts(
             names=self.names,
             is_dot=self.score.is_dot,
@@ -146,6 +147,7 @@ class Call(NamedTuple):
             in_a_loop=rows and self.reads_in_a_loop(),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
+            heard=heard,
             refocused=bool(self.refocus),
             dropout=self.dropout,
             empty=not (self.query.numel() and self.key.numel()),
@@ -183,7 +185,7 @@ class Call(NamedTuple):
         """Whether a path whose gradients are written out may be taken, and is worth it."""
         if self.traced or self.sizes.queries * self.sizes.keys < _LARGE:
             return False
-        return self.query.is_cpu and is_plain(self.query)
+        return self.query.is_cpu and is_plain(self.query) and are_real(self.compared(), self.value, self.bias)
 
     def _learns_bias(self) -> bool:
         """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""
@@ -242,6 +244,8 @@ class Call(NamedTuple):
     def reads_in_a_loop(self) -> bool:
         """Whether so many additive scores are weighed and read as they are made, in a compiled loop."""
         if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
+            return False
+        if is_heard(self.score, self.normalizer) or not are_real(self.compared(), self.value, self.bias):
             return False
         if self.value is None or not self.takes_rows():
             return False

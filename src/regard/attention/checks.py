@@ -1,10 +1,35 @@
 """What can be checked of a call of attend without computing: shapes and types, with errors that show all of them."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.masks import Sizes
 from regard.errors import ConfigError, ShapeError
+from regard.kernels.calls import is_real
+
+_USUAL = (Tensor, nn.Parameter)
+
+
+def are_real(*tensors: Tensor | None) -> bool:
+    """Whether the numbers of all lie in memory, in a call of whose query that is known: none is a class that wraps."""
+    return all(one is None or type(one) in _USUAL or is_real(one) for one in tensors)
+
+
+def is_heard(*modules: object) -> bool:
+    """Whether somebody listens to a score or a normalizer, or put another `forward` in it: both have to be called.
+
+    It is asked at each call, and so looks at what a module has without asking the module.
+    """
+    if nn.modules.module._has_any_global_hook():
+        return True
+    for module in modules:
+        if isinstance(module, nn.Module):
+            own = module.__dict__
+            if own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own:
+                return True
+            if own["_backward_hooks"] or own["_backward_pre_hooks"]:
+                return True
+    return False
 
 
 def checked_dropout(dropout: float) -> float:

@@ -64,8 +64,8 @@ class Cost:
     bytes_grow: str
 
     def __str__(self) -> str:
-        operations = _told(self.operations, self.operations_with_gradients, _OPERATIONS)
-        memory = _told(self.bytes, self.bytes_with_gradients, _BYTES)
+        operations = _in_units(self.operations, self.operations_with_gradients, _OPERATIONS)
+        memory = _in_units(self.bytes, self.bytes_with_gradients, _BYTES)
         return f"{self.path}: {operations}, as {self.operations_grow}; {memory} at the peak, as {self.bytes_grow}"
 
 
@@ -294,7 +294,7 @@ _OPERATIONS = ((10**9, "billion operations"), (10**6, "million operations"), (1,
 _BYTES = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
 
-def _told(one: int, other: int, units: tuple[tuple[int, str], ...]) -> str:
+def _in_units(one: int, other: int, units: tuple[tuple[int, str], ...]) -> str:
     """Both numbers in the largest unit that the first one reaches."""
     size, name = next((unit for unit in units if one >= unit[0]), units[-1])
     first, second = (

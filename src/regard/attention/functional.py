@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.checks import are_real
 from regard.errors import ShapeError
 from regard.kernels import additive as pairs
 from regard.kernels import inductor
@@ -74,7 +75,7 @@ def additive_pairs(
     """
     numbers = query.numel() * key.shape[-2]
     on_a_gpu = inductor.serves(query, numbers)
-    served = on_a_gpu or pairs.serves(query, numbers)
+    served = on_a_gpu or (pairs.serves(query, numbers) and are_real(key, vector))
     if query.is_meta or not served or not _are_alike(query, key, vector):
         return _additive_formula(query, key, vector)
     if key.shape[:-2] != query.shape[:-2]:

@@ -18,6 +18,7 @@ from regard.attention import masks
 from regard.attention.attend import Attended, attend
 from regard.attention.attended import Source, transformed
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.checks import is_heard
 from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
@@ -136,10 +137,19 @@ class Heads(nn.Module):
         self.score: Any = as_score(score)
         self.normalizer = as_normalizer(normalizer)
         self.output = nn.Linear(dim, dim, bias=bias)
-        # What scaled_dot_product_attention computes; everything else goes through `attend`.
-        self.fused = type(self.score) is ScaledDot and type(self.normalizer) is Softmax
-        if self.fused:
-            self.fused = not isinstance(self.normalizer.temperature, Tensor) and self.normalizer.temperature == 1
+
+    @property
+    def fused(self) -> bool:
+        """Whether it is what scaled_dot_product_attention computes, and nobody listens; the rest goes by `attend`.
+
+        Asked at each call: somebody may put other parts in the place of these.
+        """
+        parts = self._modules  # to ask a module for a part of it takes longer than all of this
+        score, normalizer = parts.get("score"), parts.get("normalizer")
+        if type(score) is not ScaledDot or type(normalizer) is not Softmax:
+            return False
+        temperature = normalizer.__dict__.get("temperature")  # a tensor may be elsewhere
+        return not isinstance(temperature, Tensor) and temperature == 1 and not is_heard(score, normalizer)
 
     def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
         """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from regard.attention.checks import are_real
 from regard.attention.functional import full_precision, wide
 from regard.attention.guard import finite_rows
 from regard.attention.projection import apart
@@ -179,7 +180,7 @@ def _quick(
     keep: Tensor | None,
     causal: bool,
 ) -> kernel.Read | None:
-    """Context and memory in the kernel's groups; None where something real is not finite or does not fit."""
+    """Context and memory in the kernel's groups; None where something real is not finite, or something does not fit."""
     query, key, value = wide(query), wide(key), wide(value)
     of_one_type = query.dtype == key.dtype == value.dtype and query.is_floating_point()
     if not of_one_type or key.shape[:-1] != value.shape[:-1] or query.shape[0] != key.shape[0]:
@@ -192,6 +193,8 @@ def _quick(
             query, key = phi(query), phi(key)
         three = group.queries(query), group.heads(key), group.heads(value)
         memory = None if state is None else group.heads(state.memory).to(query.dtype)
+        if not are_real(*three, memory, keep):
+            return None
         if memory is not None and memory.shape != (*three[1].shape[:2], query.shape[-1], value.shape[-1] + 1):
             return None
         found = kernel.read(*three, memory=memory, keep=keep, causal=causal, elu=elu)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention import local_window
 from regard.attention.attend import Attended, Attention, Explanation, attend, explain
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.checks import are_real
 from regard.attention.functional import wide
 from regard.attention.guard import finite_rows
 from regard.attention.local_window import Focus
@@ -305,7 +306,7 @@ def attend_around(
     """
     alone = local_window.against(query, key, value, score, focus.radius, focus.lengths) is None
     # Centers of another shape, or on another device, are refused by the mask that is made of them.
-    if alone and focus.center.is_cpu and focus.center.shape == query.shape[:2]:
+    if alone and focus.center.is_cpu and are_real(focus.center) and focus.center.shape == query.shape[:2]:
         assert isinstance(score, Score)
         attended = local_window.attend_in_window(
             query,

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.attended import Attended, Source
-from regard.attention.checks import checked_bias, checked_sizes
+from regard.attention.checks import are_real, checked_bias, checked_sizes, is_heard
 from regard.attention.functional import check_width, wide
 from regard.attention.masks import Mask, MaskLike, Sizes, around, as_mask, padding
 from regard.attention.normalize import Normalizer, Softmax
@@ -95,6 +95,11 @@ def against(
     if not isinstance(score, DotProduct | Location | Additive):
         return "the score may look beyond the window"
     keys = plain.shape[1]
+    if is_heard(score):
+        return "somebody listens to the score (a hook, say): it is called once, with all keys"
+    ready = key.projected if isinstance(key, Prepared) else None
+    if not are_real(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
+        return "windows alone are for plain calls on a CPU"
     if isinstance(key, Prepared) and key.projected.shape[:2] != plain.shape[:2]:
         return "the keys were prepared in another way"
     if keys > _FARTHEST:
@@ -180,6 +185,8 @@ def attend_in_window(
     ):
         return _at_once(query, ready, value, focus, score, normalizer)
     found = places(focus, sizes.keys, mask)
+    if not are_real(found.first, found.keep, bias):  # a mask or a bias may be of any class
+        return None
     scores, finite = _scores(query, ready, score, found)
     if bias is not None:
         scores = scores + wide(found.of(bias, sizes.keys))

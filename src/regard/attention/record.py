@@ -14,6 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attended import Attended
+from regard.attention.normalize import Normalizer
+from regard.attention.score import Score
 from regard.errors import RegardError, nearest
 
 Select = str | Iterable[str] | Callable[[str, nn.Module], bool]
@@ -89,7 +91,9 @@ def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
     handles: list[Any] = []
     try:
         for name in watched:
-            handles.append(modules[name].register_forward_hook(_tap(seen, name)))
+            # These return no Attended, and somebody who listens to them keeps an attention from its fast paths.
+            if not isinstance(modules[name], Score | Normalizer):
+                handles.append(modules[name].register_forward_hook(_tap(seen, name)))
         yield seen
     finally:
         for handle in handles:

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
 from regard.attention.call import Call
+from regard.attention.checks import are_real
 from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
 from regard.attention.functional import unit, wide
@@ -168,6 +169,8 @@ def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Atten
     assert isinstance(call.score, Additive) and call.value is not None
     ready = _ready(call)
     *sides, vector = call.score.pair_form(call.query, ready)
+    if not are_real(*sides, vector, keep):  # a score's parameters or a mask may be of any class
+        return _by_rows(call, call.draw(), spoiled)
     scale = 1 / float(call.normalizer.temperature)
     lower = call.seen.causal and spoiled is None  # else it is drawn with the rest
     context = additive_attend.attention(
@@ -241,11 +244,15 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
     if bias is not None and temperature != 1.0:  # it may be as large as the scores
         bias = bias / temperature
     sides = _of_one_kind(left, right, call.value)
-    known = call.seen
-    loop = observed = made = None
+    known, loop = call.seen, None
+    observed = made = None
     if path == "compiled":
         loop = apart(call.mask, call.sizes)
         keep = None if loop.rest is None else call.drawn(loop.rest)
+    if path != "fused" and not are_real(*sides, bias, keep):  # a score's parameters or a mask may be of any class
+        whole = call.draw()
+        return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
+    if loop is not None:
         visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
         options: dict[str, Any] = {"visible": visible, "bias": bias, "scale": scale, "directions": directions}
 

@@ -25,6 +25,7 @@ class Facts(NamedTuple):
         in_a_loop: and a compiled loop weighs and reads them as they are made.
         is_softmax: it is softmax with a fixed temperature.
         has_value: there is something to read; without it the weights are the answer.
+        heard: somebody listens to the score or the normalizer, so that they have to be called.
         refocused: weights are changed after they were normalised.
         dropout: the rate.
         empty: an axis has size 0.
@@ -45,6 +46,7 @@ class Facts(NamedTuple):
     in_a_loop: bool
     is_softmax: bool
     has_value: bool
+    heard: bool
     refocused: bool
     dropout: float
     empty: bool
@@ -98,6 +100,8 @@ def _against(facts: Facts) -> list[str]:
     against = []
     if not facts.has_value:
         against.append("there is no value: the weights are the answer")
+    if facts.heard:
+        against.append("somebody listens to the score or the normalizer (a hook, say): they are called")
     if facts.refocused:
         against.append("refocus= changes the weights after they are normalised")
     if facts.dropout > 0 and not (facts.blocks or facts.loop):
