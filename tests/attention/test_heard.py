@@ -14,7 +14,7 @@ SCORES = {
     "scaled_dot, large": ("scaled_dot", "softmax", 301),
     "general, large": ("general", "softmax", 301),
     "additive": ("additive", "softmax", 5),
-    "additive, large": ("additive", "softmax", 811),
+    "additive, large": ("additive", "softmax", 1451),
     "linear": ("linear", "sum", 61),
 }
 
