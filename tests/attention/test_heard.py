@@ -5,8 +5,8 @@ import torch
 
 import regard
 from regard import masks
-from regard.attention.checks import is_heard
 from regard.attention.heads import SelfHeads, Sight
+from regard.kernels.hooked import is_hooked
 
 WIDTH = 7
 SCORES = {
@@ -66,24 +66,24 @@ def test_a_record_listens_to_no_score():
     """It would send each call to the path that forms all weights."""
     made, given = attention("scaled_dot, large")
     with regard.record(made) as seen:
-        assert not is_heard(made.score, made.normalizer)
+        assert not is_hooked(made.score, made.normalizer)
         made(*given)
     assert len(seen[""]) == 1
 
 
 def test_every_kind_of_listening_is_known():
     score = regard.score("scaled_dot")
-    assert not is_heard(score, score.bind(), "a part that is no module")
+    assert not is_hooked(score, score.bind(), "a part that is no module")
     for kind in ("forward", "forward_pre", "full_backward", "full_backward_pre"):
         hook = getattr(score, f"register_{kind}_hook")(lambda *_: None)
-        assert is_heard(score)
+        assert is_hooked(score)
         hook.remove()
-        assert not is_heard(score)
+        assert not is_hooked(score)
     hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
-    assert is_heard(score)
+    assert is_hooked(score)
     hook.remove()
     score.forward = lambda *_: None
-    assert is_heard(score)
+    assert is_hooked(score)
 
 
 # --- parts of heads that are replaced -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import is_mapped
-from regard.attention.checks import are_real, checked_bias, checked_dropout, checked_sizes, is_heard
+from regard.attention.checks import are_real, checked_bias, checked_dropout, checked_sizes
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
@@ -18,6 +18,7 @@ from regard.attention.seen import Seen, conjuncts, seen
 from regard.errors import ConfigError, MaskError
 from regard.kernels import additive_attend, dispatch, dot, rows
 from regard.kernels.calls import is_plain, is_real
+from regard.kernels.hooked import is_hooked
 
 ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
@@ -137,7 +138,7 @@ class Call(NamedTuple):
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         rows = additive is not None and self.takes_rows()
-        heard = is_heard(self.score, normalizer)
+        heard = is_hooked(self.score, normalizer)
         facts = dispatch.Facts(
             names=self.names,
             is_dot=self.score.is_dot,
@@ -245,7 +246,7 @@ class Call(NamedTuple):
         """Whether so many additive scores are weighed and read as they are made, in a compiled loop."""
         if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
             return False
-        if is_heard(self.score, self.normalizer) or not are_real(self.compared(), self.value, self.bias):
+        if is_hooked(self.score, self.normalizer) or not are_real(self.compared(), self.value, self.bias):
             return False
         if self.value is None or not self.takes_rows():
             return False

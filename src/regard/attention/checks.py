@@ -15,23 +15,6 @@ def are_real(*tensors: Tensor | None) -> bool:
     return all(one is None or type(one) in _USUAL or is_real(one) for one in tensors)
 
 
-def is_heard(*modules: object) -> bool:
-    """Whether somebody listens to a score or a normalizer, or put another `forward` in it: both have to be called.
-
-    It is asked at each call, and so looks at what a module has without asking the module.
-    """
-    if nn.modules.module._has_any_global_hook():
-        return True
-    for module in modules:
-        if isinstance(module, nn.Module):
-            own = module.__dict__
-            if own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own:
-                return True
-            if own["_backward_hooks"] or own["_backward_pre_hooks"]:
-                return True
-    return False
-
-
 def checked_dropout(dropout: float) -> float:
     if not 0.0 <= dropout <= 1.0:
         raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")

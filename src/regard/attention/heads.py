@@ -18,7 +18,6 @@ from regard.attention import masks
 from regard.attention.attend import Attended, attend
 from regard.attention.attended import Source, transformed
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.checks import is_heard
 from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
@@ -149,7 +148,7 @@ class Heads(nn.Module):
         if type(score) is not ScaledDot or type(normalizer) is not Softmax:
             return False
         temperature = normalizer.__dict__.get("temperature")  # a tensor may be elsewhere
-        return not isinstance(temperature, Tensor) and temperature == 1 and not is_heard(score, normalizer)
+        return not isinstance(temperature, Tensor) and temperature == 1 and not is_hooked(score, normalizer)
 
     def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
         """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""

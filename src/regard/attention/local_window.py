@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.attended import Attended, Source
-from regard.attention.checks import are_real, checked_bias, checked_sizes, is_heard
+from regard.attention.checks import are_real, checked_bias, checked_sizes
 from regard.attention.functional import check_width, wide
 from regard.attention.masks import Mask, MaskLike, Sizes, around, as_mask, padding
 from regard.attention.normalize import Normalizer, Softmax
@@ -95,7 +95,7 @@ def against(
     if not isinstance(score, DotProduct | Location | Additive):
         return "the score may look beyond the window"
     keys = plain.shape[1]
-    if is_heard(score):
+    if is_hooked(score):
         return "somebody listens to the score (a hook, say): it is called once, with all keys"
     ready = key.projected if isinstance(key, Prepared) else None
     if not are_real(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):

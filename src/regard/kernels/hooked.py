@@ -2,14 +2,23 @@
 
 from torch import nn
 
-_KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
+def is_hooked(*modules: object) -> bool:
+    """Whether somebody listens to these modules, or makes something else of them, so that they have to be called.
 
-def is_hooked(*modules: nn.Module) -> bool:
-    """Whether somebody listens to these modules, or makes something else of them, so that they have to be called."""
-    if nn.modules.module._has_any_global_hook() or any("forward" in vars(module) for module in modules):
+    What is no module is heard by nobody. It is asked at each call, and so looks at what a module has without asking
+    the module.
+    """
+    if nn.modules.module._has_any_global_hook():
         return True
-    return any(getattr(module, kind) for module in modules for kind in _KINDS)
+    for module in modules:
+        if isinstance(module, nn.Module):
+            own = vars(module)
+            if own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own:
+                return True
+            if own["_backward_hooks"] or own["_backward_pre_hooks"]:
+                return True
+    return False
 
 
 def does_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:
