@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import regard
 from regard import masks
@@ -214,3 +215,38 @@ def test_few_pairs_are_weighed_as_many_are(kind):
         found.append((scores[:2], slopes[0][:2], slopes[1]))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4 if kind is torch.float32 else 1e-12, atol=1e-5)
+
+
+def test_a_mask_drawn_under_a_mode_is_nobody_elses():
+    query, mask = torch.randn(2, 3, 4), masks.padding([3, 1])
+    made = regard.attend(query, query, query, mask=mask)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert made.weights.shape == (2, 3, 3)  # the mask is drawn now
+    assert type(regard.attend(query, query, query, mask=mask).weights) is torch.Tensor
+
+
+@pytest.mark.parametrize("keep", (None, torch.ones(2, 3, 5, dtype=torch.bool)), ids=("all", "kept"))
+def test_what_comes_from_above_reaches_no_score_of_minus_infinity(keep):
+    scores = torch.randn(2, 3, 5)
+    scores[1, 1, 2] = -torch.inf
+    scores.requires_grad_()
+    above = torch.ones(2, 3, 5)
+    above[1, 1, 0] = torch.nan
+    (found,) = torch.autograd.grad(Softmax()(scores, keep), scores, above)
+    assert found[1, 1].isnan().tolist() == [True, True, False, True, True]
+    assert found[0].isfinite().all() and found[1, 1, 2] == 0
+
+
+@pytest.mark.parametrize("kind", ("softmax", "sparsemax", "entmax15"))
+def test_a_learned_temperature_hears_of_no_hidden_score(kind):
+    def slope(hidden):
+        temperature = torch.nn.Parameter(torch.tensor(0.7))
+        scores, keep = torch.arange(30.0).sin().view(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool)
+        scores[0, 0, 1], keep[0, 0, 1] = hidden, False
+        weights = regard.normalizer(kind, temperature=temperature)(scores, keep)
+        (weights * torch.arange(30.0).cos().view(2, 3, 5)).sum().backward()
+        return temperature.grad
+
+    assert slope(0.0) != 0
+    for hidden in (torch.nan, torch.inf, -torch.inf):
+        assert slope(hidden) == slope(0.0)

@@ -73,6 +73,8 @@ class Normalizer(nn.Module):
         scores = wide(scores)
         seen = scores != -torch.inf
         keep = seen if keep is None else seen & keep
+        if isinstance(self.temperature, Tensor):  # whose gradient would be NaN from a hidden score that is not finite
+            scores = torch.where(keep, scores, 0.0)
         scores = torch.where(keep, self._tempered(scores), self.hidden_score)
         # A row without any visible key would be 0/0; it is computed on zeros and hidden afterwards, gradient included.
         return torch.where(keep.any(-1, keepdim=True), scores, 0.0), keep
@@ -96,15 +98,20 @@ class Softmax(Normalizer):
 
     def _of_few(self, scores: Tensor, keep: Tensor | None) -> Tensor | None:
         """In fewer steps, where each query sees something and no NaN, which a look at the weights tells; else None."""
-        scores = self._tempered(wide(scores))
-        if keep is not None:
-            scores = torch.where(keep, scores, -torch.inf)
+        if isinstance(self.temperature, Tensor):
+            return None
+        scores, seen = self._tempered(wide(scores)), keep
+        learned = torch.is_grad_enabled() and scores.requires_grad
+        if learned and keep is not None:
+            seen = keep & (scores != -torch.inf)
+        elif learned and float(scores.detach().amin()) == -torch.inf:
+            return None
+        if seen is not None:
+            scores = torch.where(seen, scores, -torch.inf)
         weights = torch.softmax(scores, dim=-1)
         if not math.isfinite(weights.detach().sum()):
             return None
-        if weights.requires_grad and (keep is not None or float(scores.detach().amin()) == -torch.inf):
-            weights = torch.where(scores > -torch.inf, weights, 0.0)  # nothing comes back to what is hidden
-        return weights
+        return torch.where(seen, weights, 0.0) if learned and seen is not None else weights  # no way back to the hidden
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(scores, dim=-1)

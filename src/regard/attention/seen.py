@@ -202,7 +202,7 @@ class _RaggedLengths(Ragged):
 
 def _drawn(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
     """Keys before each item's length. A decoder's steps have the same lengths: a few small masks are kept."""
-    small = len(known) * keys <= _SMALL
+    small = len(known) * keys <= _SMALL and not torch._C._len_torch_dispatch_stack()  # what a mode makes is its own
     return _kept(known, keys, device).clone() if small else _made(known, keys, device)
 
 
