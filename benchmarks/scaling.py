@@ -197,7 +197,7 @@ def one_series(name: str, sweep: str, backward: bool, told: Row, until: float) -
             return
         made = kind.make(size)
         if number <= 128 and not explicit and not backward:
-            error = float((made.ours() - made.rival()).abs().max())
+            error = float((made.ours() - made.rival()).detach().abs().max())
             if not error < 1e-4:
                 raise SystemExit(f"{name}: the two contexts differ by {error}")
         row |= measured(made, explicit, backward, told["best"])
