@@ -196,5 +196,5 @@ def transformed() -> bool:
 
 
 def is_mapped() -> bool:
-    """The same of a call that is known not to be traced."""
+    """The same, of a call that is known not to be traced."""
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0

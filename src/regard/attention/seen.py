@@ -207,6 +207,7 @@ def _drawn(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
 
 
 _SMALL = 2**14
+"""Bytes of a mask that is kept: with 16 of them a quarter of a mebibyte."""
 
 
 def _made(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:

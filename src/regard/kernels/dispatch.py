@@ -32,7 +32,7 @@ class Facts(NamedTuple):
         transformed: inside vmap, jvp and the like, which the fused kernels do not know.
         unsafe: something hidden holds NaN, inf or numbers whose product could overflow.
         blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no compiled loop takes.
-        bias_learned: the bias needs a gradient.
+        bias_learned: the bias needs a gradient; asked only where no compiled loop takes the call, as is `windowed`.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
         windowed: it is a window that hides most, and nothing else.
         loop: a compiled loop takes calls like this one, if its score and normalizer allow.

@@ -1,4 +1,4 @@
-"""Dropout by 16 bits a number in one compiled pass, there and back (`dropout.cpp`): torch's calls make five of it."""
+"""Dropout by 16 bits a number in one compiled pass, there and back (`dropout.cpp`); torch's calls make several."""
 
 import ctypes
 import functools

@@ -141,7 +141,7 @@ class RecurrentDecoder(nn.Module):
         if self.loops and inputs.shape[1] > 1:
             return self._shrinking(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
-        linear = linear_of_a_loop(embedded)
+        linear = linear_of_a_loop(embedded)  # no loop follows, but large products go through a matrix unit so
         return self.read(state.fixed, state.moving, embedded, Real(lengths, places), linear).features
 
     def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
