@@ -32,11 +32,10 @@ _BLOCK, _UNITS, _POWERS = 2**17, 32, 2**19
 # Which of a group's three units are multiplied. What comes in one call of torch's stands side by side.
 _FORWARD = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 1, 0), (1, 0, 1), (1, 1, 1))
 
-# Exponents of the z of a group's two units. The first five leave a unit out: rows 1 to 3 the first one, every other row
-# the second one.
-_BACKWARD = ((1, 0), (0, 1), (0, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1))
+# Exponents of the z of a group's two units. The first five leave one of them out: 1 / cosh² of the second is summed
+# from rows 0, 2 and 3, and that of the first from rows 1, 2 and 4.
+_BACKWARD = ((1, 0), (0, 1), (0, 0), (-1, 0), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _SINGLE = 5
-_WITHOUT = slice(1, 4), slice(0, 5, 2)
 
 # Forwards: how far up a or b may go, and both together: e^(3 · 28), which a denominator reaches, overflows not even
 # times three. Down they go as they please, for beside 1 what vanishes is nothing. Backwards: how far |a| + |b| may
@@ -58,16 +57,15 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
     query, key = (torch.empty(items, length, hidden, device="meta") for length in (queries, keys))
     there, back, found = len(_FORWARD), len(_BACKWARD), []
     # Of a group: sums of products for each pair, and back over keys and over queries; and the vector's part. Of its
-    # positions: they are turned, and back summed up for each unit and for the vector.
+    # positions: they are turned, and back again, and summed up for the vector.
     for powers, units, sums, of_vector in ((there, 3, 2 * there, 3 * there), (back, 2, 2 * back + _SINGLE, 2 * back)):
         sides = _Sides(query, key, powers, units)
         of_queries, of_keys = queries * -(-keys // sides.columns), keys * -(-queries // sides.rows)
         of_positions = 0
         for chunk in sides.chunks():
             groups, width = chunk.stop - chunk.start, min(hidden, chunk.stop * units) - chunk.start * units
-            of_positions += (of_queries + of_keys) * groups * units * width
-            if powers == back:
-                of_positions += (of_queries * _SINGLE + of_keys * back) * groups * width + of_keys * groups * back
+            turned = (of_queries + of_keys) * groups * units * width
+            of_positions += 2 * turned + of_keys * groups * back if powers == back else turned
         found.append(2 * (sides.groups * (sums * pairs + of_vector) + items * of_positions))
     return found[0], found[1]
 
@@ -112,12 +110,13 @@ def scores(
     sides, sets = _Sides(query, key, len(_FORWARD), 3), query.new_tensor(_FORWARD)
     size = 2.0 ** math.frexp(_largest(vector))[1]  # a small v would make numbers that are no normal ones
     factors = ((2 * sets - 1) @ sides.grouped(vector / size)).unsqueeze(-1)
-    found, weighed = query.new_empty(sides.sizes), query.new_empty(sides.room[0])
-    held = query.new_empty(3, sides.quotients)
+    found = query.new_empty(sides.sizes)
+    *tables_of, weighed, numerators, denominators, sums = sides.hold(*sides.room, sides.room[0], *[sides.quotients] * 3)
+    held = numerators, denominators, sums
 
-    @functools.cache
-    def views(shape: tuple[int, ...], groups: int) -> tuple[Any, ...]:
-        tables, several = sides.tables(shape, groups), sides.several(shape)
+    @functools.lru_cache(maxsize=1)  # two would write over each other's ones
+    def views(shape: tuple[int, ...], groups: int, width: int) -> tuple[Any, ...]:
+        tables, several = sides.tables(tables_of, shape, groups), sides.several(shape)
         for one in tables:
             one[0] = 1
         above = _part(weighed, tables[0].shape)
@@ -126,17 +125,18 @@ def scores(
             (a.mT, c.mT, b, *(_part(one, (len(a), *shape[1:])) for one in held))
             for a, c, b in zip(upper, lower, right, strict=True)
         ]
-        parts = [(one[1:4], *one[1:5].unbind(), one[2:5], one[5:]) for one in tables]
-        return parts, tables[0], above, batches
+        parts = [(one[1:4].flatten(0, 1), *one[1:5].unbind(), one[2:5], one[5:]) for one in tables]
+        return sides.turn(groups, width), parts, tables[0], above, batches
 
     for some, rows, columns in sides.blocks():
         to = found[some, rows, columns]
         sums = _part(held[2], (sides.several(to.shape), *to.shape[1:])).zero_()
         turned = sides.turned(some, rows, columns)
         for chunk in sides.chunks():
-            parts, left, above, batches = views(to.shape, chunk.stop - chunk.start)
+            units = sides.of(chunk)
+            turn, parts, left, above, batches = views(to.shape, chunk.stop - chunk.start, units.stop - units.start)
             for side, (single, first, second, third, both, others, with_first) in zip(turned, parts, strict=True):
-                sides.exponentials(side, chunk, single)
+                torch.mm(turn, side[units], out=single).exp_()
                 torch.mul(second, third, out=both)
                 torch.mul(others, first, out=with_first)
             torch.mul(left, factors[:, chunk], out=above)
@@ -172,14 +172,16 @@ def gradients(
     sides, exponents = _Sides(query, key, len(_BACKWARD), 2), query.new_tensor(_BACKWARD)
     given = given.reshape(sides.sizes)
     into = [in_large_pages(side.new_empty(side.shape)) for side in sides.flat]
-    into_vector = vector.new_zeros(len(exponents), sides.groups)
-    slope, summed = 2 * vector, sides.summed()
-    held = query.new_empty(sides.quotients)
-    held_queries, held_keys = (query.new_empty(room) for room in sides.room)
+    chunks = sides.chunks()
+    into_vector = vector.new_zeros(len(exponents) * sides.groups)
+    into_chunks = into_vector.split([len(exponents) * (chunk.stop - chunk.start) for chunk in chunks])
+    *tables_of, held_queries, held_keys, held = sides.hold(*sides.room * 2, sides.quotients)
+    # A half of every power on one side, for h has halves; and what divided by these gives the inverse powers.
+    shifts, squares = vector.new_tensor([[-math.log(2), 0], [0.25, 1]])
 
-    @functools.cache
-    def views(shape: tuple[int, ...], groups: int) -> tuple[Any, ...]:
-        tables, several = sides.tables(shape, groups), sides.several(shape)
+    @functools.lru_cache(maxsize=1)  # two would write over each other's ones
+    def views(shape: tuple[int, ...], groups: int, width: int) -> tuple[Any, ...]:
+        tables, several = sides.tables(tables_of, shape, groups), sides.several(shape)
         left, right = (_matrices(one, shape[0]) for one in tables)
         to_queries, to_keys = _part(held_queries, (len(left), shape[1], _SINGLE)), _part(held_keys, right.shape)
         cut = (one.split(several) for one in (left, right, to_queries, to_keys))
@@ -187,51 +189,59 @@ def gradients(
         for a, b, to_query, to_key in zip(*cut, strict=True):
             ratio = _part(held, (len(a), *shape[1:]))
             batches.append((a, a.mT, b, b[:, :_SINGLE].mT, ratio, ratio.view(-1, *shape), to_query, to_key))
-        after = left[:, :_SINGLE], to_queries.mT, right, to_keys
         parts = []
         for one in tables:
-            doubles = one[0:5:4].unsqueeze(1), one[1:4:2], one[_SINGLE:].unflatten(0, (2, 2))
-            firsts, seconds = (one[0], one[4]), (one[1], one[3])
-            parts.append((one[:2], one[:_SINGLE], one[2], firsts, seconds, doubles))
+            one[2] = 1
+            doubles = one[0:5:3].unsqueeze(1), one[1:5:3].unsqueeze(0), one[5:].unflatten(0, (2, 2))
+            parts.append((one[:2].flatten(0, 1), one[:2], one[3:5], *doubles))
         left, right = tables
-        return parts, batches, after, (left[:_SINGLE].flatten(0, 1).T, right.flatten(0, 1).T)
+        # What comes back to queries and keys, by which their powers are multiplied, lies as these do.
+        to_left = to_queries.view(groups, -1, _SINGLE).permute(2, 0, 1)
+        to_right = to_keys.view(groups, shape[0], len(right), -1).permute(2, 0, 1, 3)
+        after = left[:2], left[3:5], to_left[:2], to_left[3:], to_left[2]
+        rows, turn = right.flatten(0, 1), sides.turn(groups, width)
+        right = right.view(len(right), groups, shape[0], -1)
+        before = right[:2], to_right[:2], right[3:], to_right[3:], right[3:5], to_right[2]
+        back = turn.view(2, groups, width).flip(0).flatten(0, 1)
+        return turn, parts, batches, after, before, rows, back, [one[:2].view(len(back), -1).T for one in tables]
 
     for some, rows, columns in sides.blocks():
         g = given[some, rows, columns]
         turned = sides.turned(some, rows, columns)
         places = [one[some, part].view(-1, len(vector)) for one, part in zip(into, (rows, columns), strict=True)]
         ones = g.new_ones(turned[1].shape[1])
-        for chunk in sides.chunks():
-            parts, batches, (left, to_left, right, to_right), products = views(g.shape, chunk.stop - chunk.start)
-            for side, (two, single, none, *inverses, (a, b, to)) in zip(turned, parts, strict=True):
-                sides.exponentials(side, chunk, two)
-                for one, under in inverses:
-                    torch.reciprocal(one, out=under)
-                if side is turned[0]:
-                    single.mul_(0.5)
-                none.fill_(1)
-                torch.mul(a, b, out=to)
+        for chunk, into_chunk in zip(chunks, into_chunks, strict=True):
+            units = sides.of(chunk)
+            found = views(g.shape, chunk.stop - chunk.start, units.stop - units.start)
+            turn, parts, batches, after, before, of_rows, back, products = found
+            for side, shift, square, part in zip(turned, shifts, squares, parts, strict=True):
+                flat, powers, inverses, firsts, seconds, doubles = part
+                torch.addmm(shift, turn, side[units], out=flat).exp_()
+                torch.div(square, powers, out=inverses)
+                torch.mul(firsts, seconds, out=doubles)
             for a, turned_a, b, single, ratio, pairs, to_query, to_key in batches:
                 torch.bmm(turned_a, b, out=ratio)
                 torch.div(g, pairs, out=pairs)
                 torch.bmm(ratio, single, out=to_query)
                 torch.bmm(a, ratio, out=to_key)
-            left.mul_(to_left)
-            right.mul_(to_right)
-            into_vector[:, chunk] += torch.mv(products[1].T, ones).view(len(exponents), -1)
-            units = slice(sides.units * chunk.start, sides.units * chunk.stop)
-            of_units = slope[units]
-            table = summed[:, : chunk.stop - chunk.start, : len(of_units)] * of_units
+            # Each unit's sums are over powers without it; the rows of ones stay as they are.
+            powers, inverses, of_powers, of_inverses, of_ones = after
+            powers.mul_(of_powers).addcmul_(inverses, of_inverses).add_(of_ones)
+            powers, of_powers, others, of_others, inverses, of_ones = before
+            powers.mul_(of_powers)
+            others.mul_(of_others)
+            torch.addmv(into_chunk, of_rows, ones, out=into_chunk)
+            powers.add_(inverses).add_(of_ones)
+            # They are turned back by a product, too.
+            weights = back * vector[units]
             for product, to, others in zip(products, places, (columns, rows), strict=True):
-                # Sums over powers, each unit's own, which lie as the gradients do.
-                weights = table[: len(product.T) // table.shape[1]].flatten(0, 1)
                 there = to[:, units]
                 if others.start:
                     torch.addmm(there, product, weights, out=there)
                 else:
                     torch.mm(product, weights, out=there)
-    signs = exponents.T @ into_vector
-    return into[0].view(query.shape), into[1].view(key.shape), signs.T.flatten()[: len(vector)]
+    by_powers = torch.cat([one.view(len(exponents), -1) for one in into_chunks], 1)
+    return into[0].view(query.shape), into[1].view(key.shape), (exponents.T @ by_powers).T.flatten()[: len(vector)]
 
 
 def _part(held: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -260,7 +270,8 @@ class _Sides:
     def __init__(self, query: Tensor, key: Tensor, powers: int, units: int) -> None:
         self.flat = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
         items, queries, keys = self.sizes = self.flat[0].shape[0], query.shape[-2], key.shape[-2]
-        self.powers, self.units, self.groups = powers, units, -(-query.shape[-1] // units)
+        self.powers, self.units, self.width = powers, units, query.shape[-1]
+        self.groups = -(-self.width // units)
         self.columns = _even(keys, max(_BLOCK // queries, math.isqrt(_BLOCK)))
         self.rows = _even(queries, _BLOCK // self.columns)
         whole = (self.rows, self.columns) == (queries, keys)
@@ -271,9 +282,6 @@ class _Sides:
         self.quotients = self._count * self.some * self.rows * self.columns
         self.positions = self.some * max(self.rows, self.columns)
         self.room = [powers * self._most * self.some * length for length in (self.rows, self.columns)]
-        width = units * self._most
-        of_unit = 2 * torch.eye(width, dtype=query.dtype, device=query.device)
-        self._turn = of_unit.view(self._most, units, width).transpose(0, 1).contiguous()
 
     def blocks(self) -> Iterator[tuple[slice, slice, slice]]:
         """Of pairs: some items whole, or some queries and keys of one."""
@@ -284,39 +292,40 @@ class _Sides:
                     rows, columns = slice(row, row + self.rows), slice(column, column + self.columns)
                     yield slice(item, item + self.some), rows, columns
 
-    def chunks(self) -> Iterator[slice]:
+    def chunks(self) -> list[slice]:
         """Groups of hidden units whose powers are held at once."""
-        for first in range(0, self.groups, self._most):
-            yield slice(first, min(self.groups, first + self._most))
+        firsts = range(0, self.groups, self._most)
+        return [slice(first, min(self.groups, first + self._most)) for first in firsts]
 
     def several(self, block: tuple[int, ...]) -> int:
         """How many of the pairs' matrices of a block are held at once: those of several groups, of each item."""
         return block[0] * self._count
 
-    def tables(self, block: tuple[int, ...], groups: int) -> list[Tensor]:
+    def hold(self, *sizes: int) -> tuple[Tensor, ...]:
+        """Room for so many numbers each."""
+        return in_large_pages(self.flat[0].new_empty(sum(sizes))).split(sizes)
+
+    def tables(self, held: list[Tensor], block: tuple[int, ...], groups: int) -> list[Tensor]:
         """Room for powers, `(powers, groups, positions)`, of a block's queries and of its keys."""
         lengths = [block[0] * length for length in block[1:]]
-        return [self.flat[0].new_empty(self.powers, groups, length) for length in lengths]
+        return [_part(one, (self.powers, groups, length)) for one, length in zip(held, lengths, strict=True)]
 
     def turned(self, some: slice, rows: slice, columns: slice) -> list[Tensor]:
         """The queries and the keys of a block, `(hidden, positions)`."""
         sides = self.flat[0][some, rows], self.flat[1][some, columns]
         return [side.reshape(-1, side.shape[-1]).T for side in sides]
 
-    def exponentials(self, side: Tensor, chunk: slice, to: Tensor) -> None:
-        """e^2a of a chunk's units, `(units, groups, positions)`; 1 for those that the last group lacks."""
-        there = side[self.units * chunk.start : self.units * chunk.stop]
-        table = self._turn[:, : chunk.stop - chunk.start, : len(there)].flatten(0, 1)
-        # A product with a table that is mostly 0 turns positions to the end in less time than a copy does.
-        torch.mm(table, there, out=to.flatten(0, 1))
-        to.exp_()
+    def of(self, chunk: slice) -> slice:
+        """The hidden units of some groups."""
+        return slice(self.units * chunk.start, min(self.width, self.units * chunk.stop))
 
-    def summed(self) -> Tensor:
-        """Which powers are summed up for a unit, `(powers, groups, units)`: those that leave it out."""
-        found = self._turn.new_zeros(self.powers, self._most, self._most, self.units)
-        for unit, without in enumerate(_WITHOUT):
-            found[without, :, :, unit] = torch.eye(self._most, dtype=found.dtype, device=found.device)
-        return found.flatten(2)
+    def turn(self, groups: int, width: int) -> Tensor:
+        """What twice some units are when multiplied by it, `(units · groups, width)`, and 0 that the last group lacks.
+
+        A product with a table that is mostly 0 turns positions to the end in less time than a copy does.
+        """
+        table = 2 * torch.eye(groups * self.units, width, dtype=self.flat[0].dtype, device=self.flat[0].device)
+        return table.view(groups, self.units, width).transpose(0, 1).flatten(0, 1)
 
     def grouped(self, vector: Tensor) -> Tensor:
         """A number for each hidden unit as `(units, groups)`, 0 for those that the last groups lack."""
