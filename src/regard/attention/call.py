@@ -13,8 +13,8 @@ from regard.attention.checks import are_real, checked_bias, checked_dropout, che
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.score import Additive, Bound, Prepared, Score, scores
-from regard.attention.seen import Seen, conjuncts, seen
+from regard.attention.score import Additive, Bound, Cosine, Dot, Prepared, ScaledDot, Score, scores
+from regard.attention.seen import Seen, apart, conjuncts, seen
 from regard.errors import ConfigError, MaskError
 from regard.kernels import additive_attend, dispatch, dot, rows
 from regard.kernels.calls import is_plain, is_real
@@ -73,6 +73,20 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
+class Chosen(NamedTuple):
+    """How a call is taken.
+
+    Attributes:
+        choice: its path.
+        guarded: hidden content must be guarded against while walking it.
+        looks: nobody has looked at the call's numbers yet: its loop has to.
+    """
+
+    choice: dispatch.Choice
+    guarded: bool
+    looks: bool
+
+
 class Call(NamedTuple):
     """A checked call. Tensors are `(batch, [heads,] positions, dim)`."""
 
@@ -126,15 +140,18 @@ class Call(NamedTuple):
 
     # --- choosing ---------------------------------------------------------------------------------------------------
 
-    def choose(self) -> tuple[dispatch.Choice, bool]:
-        """The path, and whether hidden content must be guarded against while walking it."""
+    def choose(self, *, ahead: bool = True) -> Chosen:
+        """The path, and who sees to it that hidden content leaves no trace.
+
+        Args:
+            ahead: look for such content here; else a loop that looks at all that it reads is left to do so.
+        """
         mapped, linear = not self.traced and is_mapped(), self.is_linear()
-        blind = unsafe = False
+        blind = looks = False
         if self.mask is not None:
             # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
             blind = self.traced or mapped or self.query.is_meta or not is_real(self.query)
             looks = not blind and not linear  # that path looks after itself
-            unsafe = looks and not self._is_safe()
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         rows = additive is not None and self.takes_rows()
@@ -153,20 +170,51 @@ class Call(NamedTuple):
             dropout=self.dropout,
             empty=not (self.query.numel() and self.key.numel()),
             transformed=mapped,
-            unsafe=unsafe,
+            unsafe=False,
             blocks=not loop and self._blocks(),
             bias_learned=not loop and self._learns_bias(),
             ragged=self.seen.ragged,
             windowed=not loop and self._is_windowed(),
             loop=loop,
         )
-        return dispatch.choose(facts), blind or unsafe
+        choice = dispatch.choose(facts)
+        in_loop = looks and choice.path == "compiled" and self._loop_looks()
+        if not looks or (in_loop and not ahead):
+            return Chosen(choice, blind, in_loop)
+        if self._is_safe() or (in_loop and self._is_read_safely()):
+            return Chosen(choice, False, False)
+        return Chosen(dispatch.choose(facts._replace(unsafe=True)), True, False)
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
         if self.prepared is None:
             return guarding.is_safe(self.query, self.key, self.value)
         return guarding.is_safe(self.query) and guarding.stays_safe(self.prepared.projected, self.value)
+
+    def _loop_looks(self) -> bool:
+        """Whether the compiled loop reads what the caller gave, with nothing made of it first, and looks at it.
+
+        What is made of hidden content, parameters say, would get a gradient of 0 · NaN.
+        """
+        score, prepared = self.score, self.prepared
+        given = type(score) in (Dot, ScaledDot) or (type(score) is Cosine and not isinstance(score.strength, Tensor))
+        untouched = prepared is None or prepared.projected is prepared.key
+        return given and untouched and self.query.dtype in (torch.float32, torch.float64)
+
+    def _is_read_safely(self) -> bool:
+        """`_is_safe` of what the compiled loop reads: of each item the keys and queries that its lengths leave."""
+        known, everything = apart(self.mask, self.sizes), [self.sizes.keys] * self.sizes.batch
+        ends = known.lengths or everything, known.asked or [self.sizes.queries] * self.sizes.batch
+        return all(
+            guarding.is_safe(
+                self.query[item : item + 1, ..., :asked, :],
+                *(
+                    None if one is None else one[item : item + 1, ..., :length, :]
+                    for one in (self.compared(), self.value)
+                ),
+            )
+            for item, (length, asked) in enumerate(zip(*ends, strict=True))
+        )
 
     def names(self) -> tuple[str, str]:
         """Of the score and the normalizer."""

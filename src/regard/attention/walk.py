@@ -22,6 +22,7 @@ from regard.attention.seen import apart, conjuncts, joined
 from regard.attention.statistics import Statistics, checked_top, statistics_of
 from regard.kernels import additive_attend, dispatch, dot, rows
 from regard.kernels.blocked import blocked
+from regard.kernels.calls import is_readable
 from regard.kernels.ragged import ragged
 from regard.kernels.sdpa import fused
 from regard.kernels.windowed import windowed
@@ -37,11 +38,20 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
         at_once: make the weights now; the context is the same either way.
         top: make the statistics of the weights now, with this many of each query's largest.
     """
-    choice, guarded = call.choose()
+    # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
+    attended = _walked(call, at_once, top, ahead=top is not None) or _walked(call, at_once, top, ahead=True)
+    assert attended is not None
+    return attended
+
+
+def _walked(call: Call, at_once: bool, top: int | None, ahead: bool) -> Attended | None:
+    """None if the call has to be looked at ahead."""
+    choice, guarded, looks = call.choose(ahead=ahead)
     keep = _drawn_for(choice, call, guarded)
     if not at_once:
         warn_of_memory(choice, call, keep)
     clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
+    attended: Attended | None
     if choice.path == "linear":
         attended = _linear(call)
     elif choice.path == "additive" and choice.facts.in_a_loop:
@@ -51,7 +61,9 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
     elif choice.path in ("explicit", "additive"):
         attended = _explicit(clean, keep, spoiled)
     else:
-        attended = _dotted(clean, choice.path, keep, spoiled, top)
+        attended = _dotted(clean, choice.path, keep, spoiled, top, dot.Looked() if looks else None)
+    if attended is None:
+        return None
     if top is not None:
         attended.statistics(top)  # it keeps them
     if call.traced and not at_once:
@@ -231,8 +243,15 @@ def _linear(call: Call) -> Attended:
     return Attended(_in(call.query.dtype, context), source=source)
 
 
-def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tensor | None, top: int | None) -> Attended:
-    """A softmax of dot products, by a path that does not keep the weights."""
+def _dotted(
+    call: Call,
+    path: dispatch.Path,
+    keep: Tensor | None,
+    spoiled: Tensor | None,
+    top: int | None,
+    looked: dot.Looked | None = None,
+) -> Attended | None:
+    """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe."""
     assert isinstance(call.score, DotProduct) and call.value is not None
     if path == "compiled":
         left, right, factor, directions = call.score.loop_form(call.query, call.key, call.prepared)
@@ -250,6 +269,8 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
         loop = apart(call.mask, call.sizes)
         keep = None if loop.rest is None else call.drawn(loop.rest)
     if path != "fused" and not are_real(*sides, bias, keep):  # a score's parameters or a mask may be of any class
+        if looked is not None:
+            return None
         whole = call.draw()
         return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
     if loop is not None:
@@ -261,7 +282,9 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
             return Statistics(*dot.statistics(*sides[:2], top=top, **options))
 
         if top is None or call.dropout > 0 or dot.learns(*sides, bias):
-            context = dot.attention(*sides, dropout=call.dropout, **options)
+            context = dot.attention(*sides, dropout=call.dropout, looked=looked, **options)
+            if looked is not None and not looked.safe:
+                return None
         else:
             top = checked_top(top, call.sizes.keys)
             context, *told = dot.attention_and_statistics(*sides, top=top, **options)
@@ -289,8 +312,15 @@ def _dotted(call: Call, path: dispatch.Path, keep: Tensor | None, spoiled: Tenso
 
     def scores(part: slice) -> Tensor:
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
-        asked, heard = left[..., part, :], _ready(call).projected if directions[1] else right
-        asked = unit(asked) if directions[0] else asked
+        asked, heard, prepares = left, right, call
+        # What is hidden the loop did not read.
+        if looked is not None and not (is_readable(left) and guarding.is_safe(left, right)):
+            drawn = call.draw()
+            assert drawn is not None
+            asked, heard, *_ = guarding.guard(left, right, None, drawn)
+            prepares = call._replace(key=heard)
+        asked = asked[..., part, :]
+        asked, heard = unit(asked) if directions[0] else asked, _ready(prepares).projected if directions[1] else heard
         return _biased(call, formula(asked, _for_all_heads(call, heard), factor), part)
 
     source = _again(call, scores, seen, spoiled, left, right, observed=observed)

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from regard.kernels import compiler, half
 from regard.kernels.calls import is_plain
+from regard.kernels.views import NO_VIEW, spread, view
 
 _FAR = 2**40  # a window beyond all keys
 _STEPS = 2**32  # dropout's rate is a multiple of this part of 1
-_NO_VIEW = (0, 0, 0, 0, 0)
 NO_DIRECTIONS = False, False
 _ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
 _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -46,6 +46,21 @@ class Visible(NamedTuple):
     lengths: Sequence[int] | None
     keep: Bool[Tensor, "..."] | None
     asked: Sequence[int] | None = None
+
+
+class Looked:
+    """Whether the numbers that a call reads are finite, and so moderate that no dot product of theirs overflows.
+
+    It doesn't read keys and values behind `lengths`, nor queries behind `asked`: these may hold anything.
+    """
+
+    def __init__(self) -> None:
+        self.found = array("q", (0,))
+
+    @property
+    def safe(self) -> bool:
+        """Once the call is done."""
+        return not self.found[0]
 
 
 def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -87,6 +102,7 @@ def attention(
     scale: float,
     dropout: float,
     directions: tuple[bool, bool] = NO_DIRECTIONS,
+    looked: Looked | None = None,
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
 
@@ -99,14 +115,15 @@ def attention(
         scale: of the products.
         dropout: the rate, rounded to a multiple of 2^-32.
         directions: whether queries, and keys, are divided by their lengths first; float32 and float64 only.
+        looked: is told of the numbers that are read, likewise.
 
     Returns:
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
-    assert directions == NO_DIRECTIONS or query.dtype in (torch.float32, torch.float64)
+    assert (directions == NO_DIRECTIONS and looked is None) or query.dtype in (torch.float32, torch.float64)
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 and not query.is_meta else 0
-    call = _Call(visible, scale, round(dropout * _STEPS), seed, directions)
+    call = _Call(visible, scale, round(dropout * _STEPS), seed, directions, looked)
     inputs = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
@@ -185,7 +202,7 @@ def _observed(
     context = None if value is None else query.new_empty((*rows, value.shape[-1]))
     found = entropy, maximum, received, top_weights, top_keys
     numbers, held = _numbers(query, key, read, bias, call.visible.keep, call)
-    numbers += [0 if context is None else context.data_ptr(), 0, *_NO_VIEW, 0, 0, 0, *_NO_VIEW, 0, top]
+    numbers += [0 if context is None else context.data_ptr(), 0, *NO_VIEW, 0, 0, 0, *NO_VIEW, 0, top]
     numbers += [one.data_ptr() for one in found]
     _run("statistics", query, numbers, call.scale)
     del held
@@ -203,6 +220,7 @@ class _Call(NamedTuple):
     dropped: int  # of 2^32 weights
     seed: int
     directions: tuple[bool, bool]
+    looked: Looked | None = None
 
 
 class _Dot(torch.autograd.Function):
@@ -263,7 +281,7 @@ def _slopes(
     """The gradients that are wanted of query, key, value and bias."""
     upstream = upstream.resolve_neg()
     try:
-        above = _view(upstream)
+        above = view(upstream)
     except RuntimeError as error:
         raise RuntimeError(
             f"the compiled loop of dot products has no batches of gradients (is_grads_batched=True); {_ANOTHER_PATH}"
@@ -276,7 +294,7 @@ def _slopes(
     numbers, held = _numbers(query, key, value, bias, keep, call)
     numbers += [context.data_ptr(), normalizer.data_ptr(), *above]
     numbers += [0 if one is None else one.data_ptr() for one in three]
-    numbers += [*_spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
+    numbers += [*spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
     _run("backward", query, numbers, call.scale)
     del held
     return tuple(one for one in (*three, to_bias) if one is not None)
@@ -370,31 +388,11 @@ def _numbers(
         torch.get_num_threads(),
         _MATRIX_UNIT,
         *call.directions,
-        visible.offset,
-        min(before, _FAR),
-        min(after, _FAR),
+        *(visible.offset, min(before, _FAR), min(after, _FAR)),
         *(0 if each is None else each.buffer_info()[0] for each in counts),
-        call.dropped,
-        call.seed,
-        *_view(query),
-        *_view(key),
-        *_view(value),
-        *_spread(keep, len(of_query)),
-        *_spread(bias, len(of_query)),
+        *(call.dropped, call.seed),
+        0 if call.looked is None else call.looked.found.buffer_info()[0],
+        *(*view(query), *view(key), *view(value)),
+        *(*spread(keep, len(of_query)), *spread(bias, len(of_query))),
     ]
     return numbers, counts
-
-
-def _view(tensor: Tensor) -> tuple[int, ...]:
-    """Where `(batch, [heads,] positions, dim)` begins, and its steps by item, head, position and number."""
-    steps = tensor.stride()
-    return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))
-
-
-def _spread(tensor: Tensor | None, axes: int) -> tuple[int, ...]:
-    """The same of what is broadcast to that many axes: its steps are 0 where it has one for all."""
-    if tensor is None:
-        return _NO_VIEW
-    steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    steps = (0,) * (axes - len(steps)) + steps
-    return tensor.data_ptr(), *(steps if len(steps) == 4 else (steps[0], 0, *steps[1:]))

@@ -92,9 +92,9 @@ class Backward {
         bool all = fits(own_key, call.length(item), call.dim, 1) &&
                    fits(call.value.rows<S>(item, key_head, 0), call.length(item), call.value_dim, 1);
         for (int64_t head = key_head * call.group(); all && head < (key_head + 1) * call.group(); ++head)
-            all = fits(query_directions.of(call.query, item, head, 0, call.queries), call.queries, call.dim,
+            all = fits(query_directions.of(call.query, item, head, 0, call.asking(item)), call.asking(item), call.dim,
                        scale * kLog2e) &&
-                  fits(call.upstream.rows<S>(item, head, 0), call.queries, call.value_dim, 1);
+                  fits(call.upstream.rows<S>(item, head, 0), call.asking(item), call.value_dim, 1);
         return all;
     }
 
@@ -132,10 +132,15 @@ class Backward {
     typename P::Room room;
 
     void go_through_head(int64_t item, int64_t head, T* to_bias) {
-        const View asked = query_directions.of(call.query, item, head, 0, call.queries);
+        const View asked = query_directions.of(call.query, item, head, 0, call.asking(item));
         for (int64_t from = 0; from < call.queries; from += rows) {
             Block block(call, item, head, from, rows);
+            const int64_t all = block.narrow(call), seeing = block.begin < block.end ? block.rows : 0;
             int64_t line = (item * call.heads + head) * call.queries + from;
+            S* out = reinterpret_cast<S*>(call.to_query) + line * call.dim;
+            if (call.to_query) std::memset(out + seeing * call.dim, 0, (all - seeing) * call.dim * sizeof(S));
+            if (call.bias_apart()) clear_bias(to_bias, from + seeing, from + all, 0, call.keys);
+            if (seeing == 0) continue;
             query.write(asked.rows<S>(0, 0, from), block.rows, T(scale * kLog2e));
             above.write(call.upstream.rows<S>(item, head, from), block.rows, T(1));
             const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
@@ -148,21 +153,20 @@ class Backward {
             }
             if (call.to_query) std::memset(to_query.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
             int64_t start = block.begin / kPanel<T> * kPanel<T>;
-            if (call.bias_apart()) clear_bias(block, to_bias, 0, block.begin < block.end ? start : call.keys);
+            if (call.bias_apart()) clear_bias(to_bias, from, from + seeing, 0, start);
             for (; start < block.end; start += kTile<T>)
                 go_through_tile(typename P::Tile(call, block, start, most), line, to_bias);
-            if (call.bias_apart()) clear_bias(block, to_bias, std::min(start, call.keys), call.keys);
+            if (call.bias_apart()) clear_bias(to_bias, from, from + seeing, std::min(start, call.keys), call.keys);
             if (call.to_query) {
-                S* out = reinterpret_cast<S*>(call.to_query) + line * call.dim;
                 write_rows<S, T>(to_query.at, width, block.rows, call.dim, T(scale), out);
                 query_directions.back(from, block.rows, out);
             }
         }
     }
 
-    // What no row of a block sees, of keys from … to.
-    void clear_bias(const Block& block, T* to_bias, int64_t from, int64_t to) const {
-        for (int64_t r = block.first; r < block.first + block.rows && from < to; ++r)
+    // What none of the rows first … last sees, of keys from … to.
+    void clear_bias(T* to_bias, int64_t first, int64_t last, int64_t from, int64_t to) const {
+        for (int64_t r = first; r < last && from < to; ++r)
             std::memset(to_bias + r * call.keys + from, 0, (to - from) * sizeof(T));
     }
 

@@ -57,6 +57,7 @@ struct Call {
     int64_t lengths;                // address of each item's number of keys, or 0
     int64_t asked;                  // likewise of queries that see anything, its first ones, or 0
     int64_t dropped, seed;          // how many of 2^32 weights are dropped
+    int64_t unsafe;                 // address of what becomes 1 where numbers that were read are not safe, or 0
     View query, key, value, keep, bias;
     int64_t context, normalizer;  // (batch, heads, queries, value_dim), (batch, heads, queries)
     View upstream;
@@ -66,6 +67,10 @@ struct Call {
     int64_t top, entropy, maximum, received, top_weights, top_keys;
 
     int64_t group() const { return heads / key_heads; }
+    // What was read may spoil others: a NaN, or numbers whose squares are too large to be added up.
+    void warn() const {
+        if (unsafe) __atomic_store_n(reinterpret_cast<int64_t*>(unsafe), 1, __ATOMIC_RELAXED);
+    }
     // Whether no two scores share a number of the bias: its gradient is contiguous, and written rather than added to.
     bool bias_apart() const { return to_bias.at && bias_size == batch * heads * queries * keys; }
     int64_t length(int64_t item) const {
@@ -116,6 +121,13 @@ struct Block {
           rows(std::min(most, call.queries - first)),
           begin(call.begin(first)),
           end(call.end(item, first, rows)) {}
+
+    // Leaves the rows that ask, which come first, so that nothing of the others is read. Says how many there were.
+    int64_t narrow(const Call& call) {
+        const int64_t all = rows;
+        rows = std::max<int64_t>(0, std::min(all, call.asking(item) - first));
+        return all;
+    }
 };
 
 // A block and some keys, whole panels from `start` on. What strip n may see of them: begin[n] … end[n], from `start`.

@@ -19,16 +19,26 @@ template <typename T>
 struct Softmax {
     T top[kMostRows];
     bool small[kMostRows];
+    bool safe;  // whether the queries are finite, and so are their squares together
     Vec<T> total[kMostRows];
 
     // No score is larger than the norms of its query and of the longest key together (Cauchy-Schwarz).
     Softmax(const T* query, int64_t rows, int64_t width, T longest) {
-        for (int64_t r = 0; r < rows; ++r, query += width) {
-            Vec<T> squares{};
-            for (int64_t c = 0; c < width; c += kLanes<T>) squares += load(query + c) * load(query + c);
-            small[r] = loops::sum<T>(squares) * longest <= T(kSmall * kSmall);
-            top[r] = small[r] ? 0 : kNever<T>, total[r] = Vec<T>{};
+        constexpr int64_t L = kLanes<T>;
+        Vec<T> all{};
+        for (int64_t first = 0; first < rows; first += L) {
+            Vec<T> squares[L] = {};
+            for (int64_t i = 0; i < std::min(L, rows - first); ++i, query += width)
+                for (int64_t c = 0; c < width; c += L) squares[i] += load(query + c) * load(query + c);
+            const Vec<T> norms = loops::totals<T>(squares);
+            all += norms;
+            for (int64_t i = 0; i < std::min(L, rows - first); ++i) {
+                const int64_t r = first + i;
+                small[r] = norms[i] * longest <= T(kSmall * kSmall);
+                top[r] = small[r] ? 0 : kNever<T>, total[r] = Vec<T>{};
+            }
         }
+        safe = loops::sum<T>(all) <= std::numeric_limits<T>::max();
     }
     // Scores become weights under the maximum until now, which are written panel by panel; says what weights until now
     // are to be multiplied by.
@@ -39,14 +49,14 @@ struct Softmax {
         if (!small[r]) {
             Vec<T> most = loops::all<T>(top[r]);
             for (int64_t c = from; c < to; c += L) most = loops::larger<T>(most, load(scores + c));
-            const T old = top[r], safe = seen(top[r] = loops::largest<T>(most));
-            if (old != safe) factor = std::exp2(old - safe);
+            const T old = top[r], now = seen(top[r] = loops::largest<T>(most));
+            if (old != now) factor = std::exp2(old - now);
         }
-        const T safe = seen(top[r]);
+        const T most = seen(top[r]);
         Vec<T> sum{};
         for (int64_t c = from; c < to; c += 2 * L) {
-            Vec<T> one = loops::power_of_two<T>(load(scores + c) - safe);
-            Vec<T> other = loops::power_of_two<T>(load(scores + c + L) - safe);
+            Vec<T> one = loops::power_of_two<T>(load(scores + c) - most);
+            Vec<T> other = loops::power_of_two<T>(load(scores + c + L) - most);
             sum += one + other;
             write(c, one, other);
         }
@@ -84,18 +94,18 @@ class Forward {
         longest = square;
     }
 
-    void attend(const Block& block) {
+    void attend(Block block) {
+        const int64_t all = block.narrow(call), seeing = block.begin < block.end ? block.rows : 0;
         int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;  // its first row among all
         S* out = reinterpret_cast<S*>(call.context) + line * call.value_dim;
         T* normalizer = reinterpret_cast<T*>(call.normalizer);
-        if (block.begin >= block.end) {  // it sees nothing
-            std::memset(out, 0, block.rows * call.value_dim * sizeof(S));
-            if (normalizer) std::fill_n(normalizer + line, block.rows, -kNever<T>);
-            return;
-        }
+        std::memset(out + seeing * call.value_dim, 0, (all - seeing) * call.value_dim * sizeof(S));
+        if (normalizer) std::fill_n(normalizer + line + seeing, all - seeing, -kNever<T>);
+        if (seeing == 0) return;
         query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);
         std::memset(context.at, 0, (block.rows + kPanel<T>) * width * sizeof(T));
         Softmax<T> softmax(query.numbers.at, block.rows, query.width, longest);
+        if (!softmax.safe) call.warn();
         std::optional<Rows> before;
         for (int64_t start = block.begin / kPanel<T> * kPanel<T>; start < block.end; start += kTile<T>) {
             const typename P::Tile tile(call, block, start, most);
@@ -187,8 +197,8 @@ void forward(const Call& call, double scale) {
         auto queries_fit = [&](int64_t item, int64_t key_head) {
             bool all = true;
             for (int64_t head = key_head * group; all && head < (key_head + 1) * group; ++head)
-                all = Reach<T>::template of<S>(query_directions.of(call.query, item, head, 0, call.queries), 0, 0,
-                                               call.queries, call.dim, T(scale * kLog2e)).fits;
+                all = Reach<T>::template of<S>(query_directions.of(call.query, item, head, 0, call.asking(item)), 0, 0,
+                                               call.asking(item), call.dim, T(scale * kLog2e)).fits;
             return all;
         };
         for (int64_t at = from; at < to;) {
@@ -197,6 +207,7 @@ void forward(const Call& call, double scale) {
             const View own_key = directions.of(call.key, item, key_head, 0, size);
             auto key = Reach<T>::template of<S>(own_key, 0, 0, size, call.dim, 1);
             auto value = Reach<T>::template of<S>(call.value, item, key_head, size, call.value_dim, 1);
+            if (!key.safe || !value.safe) call.warn();
             bool calm = !call.bias.at && value.largest <= T(kSmallValue * kSmallValue);
             T longest = calm ? key.longest : -kNever<T>;
             auto go_through = [&](auto& way) {

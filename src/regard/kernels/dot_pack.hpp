@@ -118,6 +118,7 @@ template <typename T>
 struct Reach {
     T longest = 0, largest = 0;  // squares: of a row's norm, and of a number
     bool fits = true;            // whether all are 0 or from kSmallest to kLargest
+    bool safe = true;            // whether all are finite, and so are their squares together
 
     template <typename S>
     static Reach of(const View& view, int64_t item, int64_t head, int64_t rows, int64_t columns, T factor) {
@@ -150,8 +151,8 @@ struct Reach {
         Reach reach;
         reach.longest = loops::largest<T>(longest), reach.largest = loops::largest<T>(most * most);
         const T by = std::abs(factor), low = -loops::largest<T>(-least), sum = loops::sum<T>(total);
-        reach.fits = by * loops::largest<T>(most) <= T(kLargest) && by * low >= T(kSmallest) &&
-                     sum <= std::numeric_limits<T>::max();
+        reach.safe = sum <= std::numeric_limits<T>::max();
+        reach.fits = by * loops::largest<T>(most) <= T(kLargest) && by * low >= T(kSmallest) && reach.safe;
         return reach;
     }
 };

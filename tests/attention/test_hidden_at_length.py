@@ -1,0 +1,167 @@
+"""Hidden content in calls that are long enough for the compiled loop, which looks at what it reads while reading it."""
+
+import pytest
+import torch
+
+import regard
+from compiled import needs_compiler
+from regard import masks
+from regard.attention import guard
+
+BATCH, HEADS, LENGTH, DIM, VALUE_DIM = 3, 4, 131, 17, 7
+LENGTHS = torch.tensor([131, 67, 3])
+KEPT = (torch.arange(LENGTH * LENGTH) % 5 > 0).view(LENGTH, LENGTH)
+MASKS = {
+    "lengths": masks.padding(LENGTHS),
+    "ragged": masks.ragged(LENGTHS),
+    "an empty item": masks.ragged(torch.tensor([131, 0, 19])),
+    "causal": masks.causal(),
+    "ragged and causal": masks.ragged(LENGTHS) & masks.causal(),
+    "window": masks.window(5, 2) & masks.padding(LENGTHS),
+    "bools": masks.keep(KEPT) & masks.ragged(LENGTHS),
+}
+SCORES = {
+    "scaled_dot": lambda: "scaled_dot",
+    "cosine": lambda: regard.score("cosine", strength=3.0),
+    "cosine of a strength": lambda: regard.score("cosine", strength=torch.tensor(3.0, dtype=torch.float64)),
+    "general": lambda: regard.score("general", query_dim=DIM, key_dim=DIM).double(),
+}
+BAD = (torch.nan, torch.inf, -torch.inf, 1e200)
+
+
+def drawn(mask):
+    sizes = masks.Sizes(BATCH, HEADS, LENGTH, LENGTH)
+    return mask.draw(sizes, torch.device("cpu")).expand(BATCH, HEADS, LENGTH, LENGTH)
+
+
+def given(mask, fill, kind=torch.float64):
+    """Query, key and value, whose rows that are hidden from all hold some number here and there."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(BATCH, HEADS, LENGTH, size, dtype=kind) for size in (DIM, DIM, VALUE_DIM))
+    keep = drawn(mask)
+    for rows, hidden in ((query, ~keep.any(-1)), (key, ~keep.any(-2)), (value, ~keep.any(-2))):
+        rows[..., 1][hidden] = fill
+    return [one.requires_grad_() for one in (query, key, value)]
+
+
+def everything(inputs, **options):
+    """Context, weights and all gradients, those of the weights alone too."""
+    attended = regard.attend(*inputs, **options)
+    above = torch.arange(attended.context.numel(), dtype=torch.float64).sin().view_as(attended.context)
+    score = options["score"]
+    learned = [*inputs, *(score.parameters() if isinstance(score, torch.nn.Module) else ())]
+    slopes = torch.autograd.grad((attended.context * above).sum(), learned, retain_graph=True)
+    weights = attended.weights
+    through = torch.autograd.grad(weights.square().sum(), learned, allow_unused=True)
+    return [
+        attended.context,
+        weights,
+        attended.log_weights.exp(),
+        *slopes,
+        *(one for one in through if one is not None),
+    ]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("score", SCORES)
+def test_what_nobody_sees_leaves_no_trace(score, mask, bad):
+    """Neither in the answer nor in a gradient, whose hidden rows are 0; nor in weights that are made later."""
+    made = SCORES[score]()
+    clean, filled = (everything(given(MASKS[mask], fill), score=made, mask=MASKS[mask]) for fill in (0.0, bad))
+    for one, other in zip(filled, clean, strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+    keep = drawn(MASKS[mask])
+    to_query, to_key, to_value = filled[3:6]
+    assert not to_query[~keep.any(-1)].any()
+    assert not to_key[~keep.any(-2)].any() and not to_value[~keep.any(-2)].any()
+
+
+@pytest.mark.parametrize("unit", (True, False))
+@pytest.mark.parametrize("mask", ("lengths", "ragged", "an empty item"))
+def test_float32_with_and_without_the_matrix_unit(mask, unit, monkeypatch):
+    monkeypatch.setattr(regard.kernels.dot, "_MATRIX_UNIT", unit)
+    one, other = (given(MASKS[mask], fill, torch.float32) for fill in (0.0, torch.nan))
+    found = [everything(inputs, score="scaled_dot", mask=MASKS[mask]) for inputs in (one, other)]
+    for clean, filled in zip(*found, strict=True):
+        torch.testing.assert_close(filled, clean, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", (torch.nan, torch.inf, -torch.inf))
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("mask", MASKS)
+def test_who_sees_such_a_number_reads_nan_and_nobody_else(mask, which, bad):
+    inputs = given(MASKS[mask], 0.0)
+    with torch.no_grad():
+        expected = regard.attend(*inputs, mask=MASKS[mask]).context
+        place = 2  # a row that every item but the empty one has
+        inputs[which][0, 1, place, 3] = bad
+        attended = regard.attend(*inputs, mask=MASKS[mask])
+    keep = drawn(MASKS[mask])[0, 1]
+    spoiled = torch.zeros(BATCH, HEADS, LENGTH, dtype=torch.bool)
+    spoiled[0, 1] = keep[:, place] if which else (torch.arange(LENGTH) == place) & keep.any(-1)
+    assert spoiled.any() and attended.context[spoiled].isnan().all()
+    torch.testing.assert_close(attended.context[~spoiled], expected[~spoiled])
+    assert attended.weights[spoiled].isnan().any(-1).all() and attended.weights[~spoiled].isfinite().all()
+
+
+def test_prepared_keys_and_three_axes():
+    mask = masks.ragged(LENGTHS)
+    clean, filled = ([one[:, 0].detach() for one in given(mask, fill)] for fill in (0.0, torch.nan))
+    for score in ("scaled_dot", "cosine"):
+        made = regard.score(score)
+        expected = regard.attend(*clean, score=made, mask=mask)
+        prepared = made.prepare(filled[1])
+        for attended in (
+            regard.attend(*filled, score=made, mask=mask),
+            regard.attend(filled[0], prepared, filled[2], score=made, mask=mask),
+        ):
+            torch.testing.assert_close(attended.context, expected.context)
+            torch.testing.assert_close(attended.weights, expected.weights)
+
+
+@pytest.mark.parametrize("top", (0, 3))
+def test_statistics_now_and_later(top):
+    mask = masks.ragged(LENGTHS)
+    clean, filled = (given(mask, fill) for fill in (0.0, torch.nan))
+    with torch.no_grad():
+        expected = regard.attend(*clean, mask=mask, statistics=top)
+        for attended in (regard.attend(*filled, mask=mask, statistics=top), regard.attend(*filled, mask=mask)):
+            torch.testing.assert_close(attended.context, expected.context)
+            for one, other in zip(attended.statistics(top), expected.statistics(top), strict=True):
+                torch.testing.assert_close(one, other)
+
+
+def test_a_type_narrower_than_float32():
+    for kind in (torch.bfloat16, torch.float16):
+        for mask in ("lengths", "ragged", "causal"):
+            one, other = (given(MASKS[mask], fill, kind) for fill in (0.0, torch.nan))
+            found = [everything(inputs, score="scaled_dot", mask=MASKS[mask]) for inputs in (one, other)]
+            for clean, filled in zip(*found, strict=True):
+                torch.testing.assert_close(filled, clean, rtol=2**-7, atol=0.03)  # by other paths
+
+
+@needs_compiler
+def test_only_what_the_loop_does_not_look_at_is_looked_at_ahead(monkeypatch):
+    seen, look = [], guard.is_safe
+    monkeypatch.setattr(guard, "is_safe", lambda *tensors: (seen.append(len(tensors)), look(*tensors))[1])
+    inputs, mask = given(MASKS["ragged"], torch.nan), MASKS["ragged"]
+    attended = regard.attend(*inputs, mask=mask)
+    assert seen == []
+    assert attended.weights.isfinite().all() and seen == [2]  # the two that they are made of
+    seen.clear()
+    regard.attend(*inputs, score=SCORES["general"](), mask=mask)
+    assert seen
+
+
+@needs_compiler
+def test_explained_is_what_happens():
+    inputs = given(MASKS["ragged"], torch.nan)
+    told = regard.explain(*inputs, mask=MASKS["ragged"])
+    assert told.path == "compiled" and not told.guarded
+    causal = regard.explain(*inputs, mask=masks.causal())
+    assert causal.path == "explicit" and causal.guarded
+    inputs[1].data[0, 2, 5, 0] = torch.inf
+    told = regard.explain(*inputs, mask=MASKS["ragged"])
+    assert told.path == "explicit" and told.guarded
