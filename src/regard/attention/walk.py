@@ -49,7 +49,7 @@ def _walked(call: Call, at_once: bool, top: int | None, ahead: bool) -> Attended
     choice, guarded, looks = call.choose(ahead=ahead)
     keep = _drawn_for(choice, call, guarded)
     if not at_once:
-        warn_of_memory(choice, call, keep)
+        warn_of_memory(choice, call, keep, stacklevel=5)
     clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
     attended: Attended | None
     if choice.path == "linear":
