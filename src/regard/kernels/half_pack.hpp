@@ -141,17 +141,23 @@ inline void store(float* to, int64_t stride) {
 }
 
 // Tiles 0 … 3 += (4, 5) × (6, 7), of 32 rows from a, `stride` bytes apart, and of two tiles that lie at b; what is not
-// new is still in its tiles.
-template <bool kNewA = true, bool kNewB = true>
-inline void add_products(const char* a, const char* b, int64_t stride = 64) {
+// new is still in its tiles. The vectors do what is aside() meanwhile, twice.
+template <bool kNewA = true, bool kNewB = true, typename Aside>
+inline void add_products(const char* a, const char* b, int64_t stride, const Aside& aside) {
     if (kNewA) REGARD_LOAD(4, a, stride);
     if (kNewB) REGARD_LOAD(6, b, 64);
     if (kNewA) REGARD_LOAD(5, a + 16 * stride, stride);
     if (kNewB) REGARD_LOAD(7, b + kTile, 64);
     REGARD_PRODUCT(0, 4, 6);
     REGARD_PRODUCT(1, 4, 7);
+    aside();
     REGARD_PRODUCT(2, 5, 6);
     REGARD_PRODUCT(3, 5, 7);
+    aside();
+}
+template <bool kNewA = true, bool kNewB = true>
+inline void add_products(const char* a, const char* b, int64_t stride) {
+    add_products<kNewA, kNewB>(a, b, stride, [] {});
 }
 
 // --- where things lie -----------------------------------------------------------------------------------------------
