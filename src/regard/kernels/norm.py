@@ -78,7 +78,7 @@ def _formula(
     return summed, F.layer_norm(summed, weight.shape, weight, bias, epsilon)
 
 
-def _numbers(rows: int, size: int, *tensors: Tensor | None) -> "array[int]":
+def _numbers(rows: int, size: int, *tensors: Tensor | None) -> array:
     """What `norm.cpp` calls Forward and Backward."""
     return array("q", (rows, size, torch.get_num_threads(), *(0 if one is None else one.data_ptr() for one in tensors)))
 
