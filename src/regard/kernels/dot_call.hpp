@@ -194,10 +194,11 @@ struct Tile {
         if (call.bias.at) {
             const View& bias = call.bias;
             const T* line = bias.of<const T>(block.item, block.head) + query * bias.row + start * bias.column;
+            int64_t c = low;
             if (bias.column == 1)
-                for (int64_t c = low; c < high; ++c) scores[c] += line[c] * T(kLog2e);
-            else
-                for (int64_t c = low; c < high; ++c) scores[c] += line[c * bias.column] * T(kLog2e);
+                for (; c + kLanes<T> <= high; c += kLanes<T>)
+                    store(scores + c, load(scores + c) + load(line + c) * T(kLog2e));
+            for (; c < high; ++c) scores[c] += line[c * bias.column] * T(kLog2e);
         }
         if (call.keep.at) {
             const View& keep = call.keep;

@@ -50,7 +50,8 @@ struct Softmax {
             Vec<T> most = loops::all<T>(top[r]);
             for (int64_t c = from; c < to; c += L) most = loops::larger<T>(most, load(scores + c));
             const T old = top[r], now = seen(top[r] = loops::largest<T>(most));
-            if (old != now) factor = std::exp2(old - now);
+            // Until now all weights were 0, or they are to be multiplied.
+            if (old != now && old > kNever<T>) factor = loops::power_of_two<T>(loops::all<T>(old - now))[0];
         }
         const T most = seen(top[r]);
         Vec<T> sum{};

@@ -127,7 +127,8 @@ struct Reach {
         const int64_t size = whole<T>(columns);
         if (view.row == 0) rows = std::min<int64_t>(rows, 1);  // all are the same
         Buffer<T> few(size);
-        Vec<T> longest{}, most{}, least = loops::all<T>(std::numeric_limits<T>::max()), total{};
+        Vec<T> longest{}, total{};
+        Bits most{}, least = ~most;
         for (int64_t first = 0; first < rows; first += L) {
             Vec<T> squares[L] = {};
             for (int64_t i = 0; i < std::min(L, rows - first); ++i, from += view.row) {
@@ -136,11 +137,10 @@ struct Reach {
                     if (view.column == 1 && size == columns) line = from;
                 if (line == few.at) rows_of<S, T>(from, 0, view.column, 1, columns, T(1), few.at, size);
                 for (int64_t c = 0; c < size; c += L) {
-                    Vec<T> numbers = load(line + c), negative = -numbers;
-                    numbers = loops::larger<T>(numbers, negative);
-                    most = loops::larger<T>(most, numbers);
-                    Vec<T> some = numbers == 0 ? loops::all<T>(std::numeric_limits<T>::max()) : numbers;
-                    least = least < some ? least : some;
+                    const Vec<T> numbers = load(line + c);
+                    const Bits bits = (Bits)numbers << 1;
+                    most = most > bits ? most : bits;
+                    least = least < bits - 1 ? least : bits - 1;
                     squares[i] += numbers * numbers;
                 }
             }
@@ -149,11 +149,31 @@ struct Reach {
             total += norms;  // NaN, which is no larger and no smaller, stays in it
         }
         Reach reach;
-        reach.longest = loops::largest<T>(longest), reach.largest = loops::largest<T>(most * most);
-        const T by = std::abs(factor), low = -loops::largest<T>(-least), sum = loops::sum<T>(total);
-        reach.safe = sum <= std::numeric_limits<T>::max();
-        reach.fits = by * loops::largest<T>(most) <= T(kLargest) && by * low >= T(kSmallest) && reach.safe;
+        const Whole high = extreme(most, [](Whole one, Whole other) { return std::max(one, other); });
+        const Whole low = extreme(least, [](Whole one, Whole other) { return std::min(one, other); }) + 1;
+        const T by = std::abs(factor), largest = number_of(high), smallest = number_of(low);
+        reach.longest = loops::largest<T>(longest), reach.largest = largest * largest;
+        reach.safe = loops::sum<T>(total) <= std::numeric_limits<T>::max();
+        reach.fits = by * largest <= T(kLargest) && (low == 0 || by * smallest >= T(kSmallest)) && reach.safe;
         return reach;
+    }
+
+  private:
+    // Numbers without their signs are in the order of their bits; one less is more than all of them where they are 0.
+    using Whole = std::make_unsigned_t<typename loops::Wide<T>::Whole>;
+    typedef Whole Bits __attribute__((vector_size(loops::kBytes)));
+
+    template <typename Choose>
+    static Whole extreme(Bits bits, Choose&& choose) {
+        Whole found = bits[0];
+        for (int i = 1; i < kLanes<T>; ++i) found = choose(found, bits[i]);
+        return found;
+    }
+    static T number_of(Whole bits) {  // shifted by the sign
+        bits >>= 1;
+        T number;
+        std::memcpy(&number, &bits, sizeof number);
+        return number;
     }
 };
 
