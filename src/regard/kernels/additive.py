@@ -24,8 +24,10 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.kernels import additive_keys, additive_products, compiler
+from regard.kernels.additive_step import FAINT, step_scores
 from regard.kernels.again import apart
 from regard.kernels.calls import is_real
+from regard.kernels.pages import in_large_pages
 
 _BLOCK = 2**18
 """Pairs × hidden units that are held at once: a mebibyte of float32."""
@@ -64,7 +66,7 @@ class _Kept(NamedTuple):
         version: torch's count.
         place: where the keys lie.
         width: hidden units, with those that the loop wants behind their end.
-        key: their exponentials, None where they are too wide.
+        key: their exponentials, for torch's calls times `FAINT`; None where they are too wide.
     """
 
     version: int
@@ -74,6 +76,7 @@ class _Kept(NamedTuple):
 
 
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""Of keys, by whether it is kept for the compiled loop."""
 
 
 def serves(like: Tensor, numbers: int) -> bool:
@@ -83,7 +86,7 @@ def serves(like: Tensor, numbers: int) -> bool:
         like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
         numbers: pairs × hidden units.
     """
-    if like.device.type not in ("cpu", "meta") or torch.compiler.is_compiling() or not is_real(like) or like.is_neg():
+    if not (like.is_cpu or like.is_meta) or torch.compiler.is_compiling() or not is_real(like) or like.is_neg():
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
@@ -110,6 +113,8 @@ def additive_scores(
     The scores differ from the formula's by some units in the last place of `Σ|v|`, gradients likewise.
     """
     few = prepared and query.shape[-2] < MANY
+    if not torch.is_grad_enabled():  # an operation that keeps nothing takes longer
+        return _forward(query, key, vector, few)[0]
     shared = additive_keys.ticket_of(key) if few and loop("additive", "backward", key.dtype) else None
     scores: Tensor = _Scores.apply(query, key, vector, formula, few, *(shared or (None, None)))
     return scores
@@ -127,27 +132,11 @@ class _Scores(torch.autograd.Function):
         gathered: additive_keys.Gathered | None,
         ticket: Tensor | None,
     ) -> Tensor:
-        run = loop("additive", "forward", query.dtype)
-        kept = kept_of(key, run is not None) if keeps else None
+        scores, kept = _forward(query, key, vector, keeps)
         ctx.save_for_backward(query, key, vector, kept)
         ctx.formula, ctx.gathered = formula, gathered
-        if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
-            with torch.autocast(query.device.type, enabled=False):
-                found = additive_products.scores(query, key, vector)
-            if found is not None:
-                return found
-        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
-        if run:
-            a, b, v = padded(query), padded(key), padded(vector)
-            run(*sizes(a, b), *addresses(a, b, kept, v, scores))
-            return scores
-        vector = vector.contiguous()
-        if kept is not None and key.shape[-2] * len(vector) <= _BLOCK:
-            _step(query, kept, vector, scores)
-            return scores.mul_(2).sub_(vector.sum())
-        for ratio, (to,) in _blocks(query, key, kept, _BLOCK, scores.view(-1, *scores.shape[-2:])):
-            torch.mv(ratio.view(-1, len(vector)), vector, out=to.view(-1))
-        return scores.mul_(2).sub_(vector.sum())
+        ctx.compiled = loop("additive", "forward", query.dtype) is not None
+        return scores
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
@@ -166,7 +155,7 @@ class _Scores(torch.autograd.Function):
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
             return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
         given = given.contiguous()
-        run = loop("additive", "backward", query.dtype)
+        run = loop("additive", "backward", query.dtype) if ctx.compiled else None
         if run:
             a, b, v = padded(query), padded(key), padded(vector)
             if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the ticket hands the keys' gradient on
@@ -187,16 +176,27 @@ class _Scores(torch.autograd.Function):
         return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
 
 
-def _step(query: Tensor, kept: Tensor, vector: Tensor, scores: Tensor) -> None:
-    """A decoder's step with kept keys, some items at a time: a sixth less time than by `_blocks`."""
-    queries, keys, hidden = query.shape[-2], *kept.shape[-2:]
-    several = max(1, _BLOCK // (queries * keys * hidden))
-    left = _exponential(query, _REACH[query.dtype][1]).view(-1, queries, 1, hidden)
-    right, to, one = kept.view(-1, 1, keys, hidden), scores.view(-1, queries * keys), query.new_ones(())
-    held = query.new_empty(min(several, len(left)), queries, keys, hidden)
-    for a, b, s in zip(left.split(several), right.split(several), to.split(several), strict=True):
-        ratio = torch.addcmul(one, a, b, out=held[: len(a)]).reciprocal_()
-        torch.mv(ratio.view(-1, hidden), vector, out=s.view(-1))
+def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
+    """The scores, and what is kept of the keys."""
+    run = loop("additive", "forward", query.dtype)
+    kept = kept_of(key, run is not None) if keeps else None
+    if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
+        with torch.autocast(query.device.type, enabled=False):
+            found = additive_products.scores(query, key, vector)
+        if found is not None:
+            return found, None
+    if run is None and kept is not None and key.shape[-2] * len(vector) <= _BLOCK:
+        left = _exponential(query, _REACH[query.dtype][1])
+        return step_scores(left.contiguous(), kept, vector.contiguous()), kept
+    scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+    if run:
+        a, b, v = padded(query), padded(key), padded(vector)
+        run(*sizes(a, b), *addresses(a, b, kept, v, scores))
+        return scores, kept
+    vector = vector.contiguous()
+    for ratio, (to,) in _blocks(query, key, kept, _BLOCK, scores.view(-1, *scores.shape[-2:])):
+        torch.mv(ratio.view(-1, len(vector)), vector, out=to.view(-1))
+    return scores.mul_(2).sub_(vector.sum()), kept
 
 
 def _backward_blocks(query: Tensor, key: Tensor, kept: Tensor | None, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -226,7 +226,7 @@ def _blocks(
     Args:
         query: a.
         key: b.
-        kept: `e^(−2b)`, if it's there.
+        kept: `e^(−2b)`, faint, if it's there.
         size: pairs × hidden units of a block.
         others: what else is cut into blocks, `(items, queries, keys, …)`; an axis of 1 isn't.
     """
@@ -237,8 +237,9 @@ def _blocks(
     rows = -(-queries // -(-queries // rows))  # no short last block
     several = min(items, max(1, size // (rows * columns * hidden))) if rows == queries and columns == keys else 1
     held, one = query.new_empty(several * rows * columns * hidden), query.new_ones(())
-    ratio = held[:0]
+    ratio, clear = held[:0], 1.0
     if kept is not None:  # few queries, whose exponentials are made at once
+        clear /= FAINT[kept.dtype]
         query, key = _exponential(query, _REACH[query.dtype][1]), kept.view(key.shape)
     for left, right, *some in zip(*(_cut(tensor, several, 0, items) for tensor in (query, key, *others)), strict=True):
         sides = _sides(left, right) if kept is None else _Sides(left, right, True)
@@ -249,7 +250,7 @@ def _blocks(
                 if ratio.shape != shape:
                     ratio = held[: math.prod(shape)].view(shape)
                 if sides.exponential:
-                    torch.addcmul(one, left, right, out=ratio).reciprocal_()
+                    torch.addcmul(one, right, left, value=clear, out=ratio).reciprocal_()
                 else:
                     torch.add(left, right, out=ratio).mul_(2).sigmoid_()
                 yield ratio, rest
@@ -294,11 +295,13 @@ def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     if key.is_inference():  # such a tensor does not count its changes
         return _to_keep(key, compiled)
     now = key._version, key.data_ptr(), key.shape[-1] + (_behind(key) if compiled else 0)
-    kept = _kept.get(key)
+    of_key: dict[bool, _Kept] | None = _kept.get(key)
+    if of_key is None:
+        _kept[key] = of_key = {}
+    kept = of_key.get(compiled)
     if kept is None or kept[:3] != now:
         with torch.inference_mode(False):  # a later call may have gradients
-            kept = _Kept(*now, _to_keep(key.detach(), compiled))
-        _kept[key] = kept
+            kept = of_key[compiled] = _Kept(*now, _to_keep(key.detach(), compiled))
     return kept.key
 
 
@@ -308,8 +311,10 @@ def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
         key = padded(key)
         made = torch.empty_like(key)
         return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
-    reach, _ = _REACH[key.dtype]
-    return _exponential(key, reach).contiguous() if _is_narrow(key, reach) else None
+    if not _is_narrow(key, _REACH[key.dtype][0]):
+        return None
+    made = torch.mul(key, -2, out=in_large_pages(key.new_empty(key.shape)))
+    return made.exp_().mul_(FAINT[key.dtype])
 
 
 # --- the compiled loops ---------------------------------------------------------------------------------------------
