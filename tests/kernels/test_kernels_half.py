@@ -128,16 +128,19 @@ def test_axes_of_no_size(dtype):
     assert logs.isfinite().all()
 
 
-def test_any_strides(dtype):
-    query, key, value = sides(2, 3, 3, 37, 53, 41, 29, dtype)
+@pytest.mark.parametrize("dim", (41, 64))  # 64 are taken from where they lie, if they lie side by side
+def test_any_strides(dtype, dim):
+    query, key, value = sides(2, 3, 3, 37, 53, dim, 29, dtype)
     ours, logs = half.forward(query, key, value, **PLAIN)
     turned = [side.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0) for side in (query, key, value)]
     sparse = [torch.stack((side, side + 1), -1)[..., 0] for side in (query, key, value)]
-    for given in (turned, sparse):
+    apart = [side.transpose(1, 2).contiguous().transpose(1, 2) for side in (query, key, value)]
+    for given in (turned, sparse, apart):
         again, logs_again = half.forward(*given, **PLAIN)
         assert torch.equal(again, ours)
         assert torch.equal(logs_again, logs)
     agrees(query, key[:, :, :1].expand(-1, -1, 53, -1), value[:1].expand(2, -1, -1, -1))
+    agrees(query[:, :, :1].expand(-1, -1, 37, -1), key, value)
 
 
 @pytest.mark.parametrize("scale", (1.0, 4.0))

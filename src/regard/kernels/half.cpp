@@ -40,10 +40,13 @@ struct Run {
         const int64_t item = head / call.heads, within = head % call.heads, query = block * kQueries;
         const int64_t count = std::min(kQueries, call.queries - query), row = head * call.queries + query;
         const int64_t* q = call.query_strides;
-        pack_queries<kParts>(call, call.query + item * q[0] + within * q[1] + query * q[2], count, places.chunks,
-                             scale < 0, own);
+        const uint16_t* from = call.query + item * q[0] + within * q[1] + query * q[2];
         const Seen seen(call, query, count, length(item));
         Block<kParts> one(call, places, seen, count, packed, own, scale);
+        if (one.is_short() && q[3] == 1 && call.dim == 64 && count == kQueries && scale >= 0)
+            one.take_queries(from, q[2]);
+        else
+            pack_queries<kParts>(call, from, count, places.chunks, scale < 0, own);
         one.run();
         one.finish(call.context + row * call.width, call.logsumexp ? call.logsumexp + row : nullptr);
     }

@@ -37,7 +37,7 @@ def _loop(library: ctypes.CDLL, kind: torch.dtype) -> Callable[[int, float], Non
 
 def serves(query: Tensor) -> bool:
     """Whether `forward` takes queries of this type and device."""
-    return query.dtype in _TYPES and query.device.type == "cpu" and _library() is not None
+    return query.dtype in _TYPES and query.is_cpu and _library() is not None
 
 
 def forward(

@@ -30,6 +30,11 @@ struct Seen {
 
     Seen(const Call& call, int64_t query, int64_t count, int64_t keys)
         : first(keys), last(0), all_from(0), all_to(keys) {
+        if (query + call.offset + count - 1 <= call.before && query + call.offset + call.after + 1 >= keys) {
+            std::fill_n(start, count, 0), std::fill_n(stop, count, keys);  // all see all
+            first = 0, last = keys;
+            return;
+        }
         for (int64_t row = 0; row < count; ++row) {
             const int64_t at = query + row + call.offset;
             start[row] = std::min(std::max<int64_t>(at - call.before, 0), keys);
@@ -67,6 +72,8 @@ struct Block {
     const int64_t count;  // of queries
     const char *keys, *values;
     char* own;
+    const char* queries;  // tiles of 16 of them and 32 dims, whose rows are so many bytes apart
+    int64_t query_stride = 64, next_strip = kTile, next_chunk = 2 * kTile;
     float scale;                        // to the scores' binary logarithms
     alignas(64) float maximum[kQueries];
     alignas(64) float totals[kQueries];
@@ -75,7 +82,7 @@ struct Block {
     Block(const Call& call, const Places<kParts>& places, const Seen& seen, int64_t count, const char* packed,
           char* own, double scale)
         : call(call), places(places), seen(seen), count(count), keys(packed),
-          values(packed + places.groups * places.key_bytes), own(own),
+          values(packed + places.groups * places.key_bytes), own(own), queries(own),
           scale(float(std::abs(scale) * 1.44269504088896340736)) {}
 
     float* scores_of(int64_t row) const {
@@ -115,15 +122,15 @@ struct Block {
     REGARD_ALONE void score(int64_t begin, int64_t end) {
         std::fill(highest, highest + kQueries, _mm512_set1_ps(-INFINITY));
         tiles::written();
-        const bool is_short = kParts == 1 && places.chunks == 2;
-        if (is_short) hold_queries();
+        const bool is_held = is_short();
+        if (is_held) hold_queries();
         const char* key = keys + begin * places.key_bytes;
         float* to = scores_of(0);
         Look before{nullptr, places.scores_stride, nullptr, 0};
         for (int64_t group = begin; group < end; group += kNear) {
             const int64_t size = std::min(kNear, end - group);
             for (int64_t i = 0; i < size; ++i, key += places.key_bytes, to += kKeys)
-                if (is_short)
+                if (is_held)
                     score_held(key, to, before);
                 else
                     score_all(key, to, before);
@@ -138,11 +145,17 @@ struct Block {
         before.rest();
     }
     // Queries of 33 to 64 dims stay in tiles: half as many loads.
+    bool is_short() const { return kParts == 1 && places.chunks == 2; }
+    // Of 64 dims, side by side, they are taken as they are.
+    void take_queries(const uint16_t* from, int64_t stride) {
+        queries = reinterpret_cast<const char*>(from);
+        query_stride = 2 * stride, next_strip = 16 * query_stride, next_chunk = 64;
+    }
     void hold_queries() const {
-        REGARD_LOAD(4, own, 64);
-        REGARD_LOAD(5, own + kTile, 64);
-        REGARD_LOAD(6, own + 2 * kTile, 64);
-        REGARD_LOAD(7, own + 3 * kTile, 64);
+        REGARD_LOAD(4, queries, query_stride);
+        REGARD_LOAD(5, queries + next_strip, query_stride);
+        REGARD_LOAD(6, queries + next_chunk, query_stride);
+        REGARD_LOAD(7, queries + next_chunk + next_strip, query_stride);
     }
     REGARD_INLINE void score_held(const char* key, float* to, Look& before) const {
         for (int half = 0; half < 2; ++half, key += kTile, to += kLanes) {
