@@ -6,7 +6,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.heads import SelfHeads, Sight
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import Tap, does_as, is_hooked, weights_of
 
 WIDTH = 7
 SCORES = {
@@ -63,12 +63,13 @@ def test_explain_says_why():
 
 
 def test_a_record_listens_to_no_score():
-    """It would send each call to the path that forms all weights."""
+    """It would send each call to the path that forms all weights: a tap on them hears nothing."""
     made, given = attention("scaled_dot, large")
     with regard.record(made) as seen:
-        assert not is_hooked(made.score, made.normalizer)
+        assert not is_hooked(made.score, made.normalizer) and is_hooked(made, taps=True)
+        assert regard.explain(*given, score=made.score, normalizer=made.normalizer).path != "explicit"
         made(*given)
-    assert len(seen[""]) == 1
+    assert len(seen[""]) == 1 and seen.names() == [""]
 
 
 def test_every_kind_of_listening_is_known():
@@ -84,6 +85,40 @@ def test_every_kind_of_listening_is_known():
     hook.remove()
     score.forward = lambda *_: None
     assert is_hooked(score)
+
+
+def test_a_tap_counts_where_an_attention_is_given_alone():
+    layer, noted = torch.nn.Linear(3, 2), []
+    layer.register_forward_hook(Tap(noted.append))
+    assert not is_hooked(layer) and is_hooked(layer, taps=True)
+    given = torch.ones(1, 3)
+    assert layer(given) is noted[0]
+    layer.register_forward_hook(lambda *_: None)
+    assert is_hooked(layer)
+
+
+def test_a_layer_gives_its_weights_where_a_call_would_compute_from_them_alone():
+    class Same(torch.nn.Linear):
+        def other(self):
+            return 0
+
+    class Other(torch.nn.Linear):
+        def forward(self, x):
+            return -super().forward(x)
+
+    for kind in (torch.nn.Linear, Same):
+        layer = kind(3, 2)
+        weight, bias = weights_of(layer, torch.nn.Linear, "weight", "bias")
+        assert weight is layer.weight and bias is layer.bias
+        assert does_as(layer, torch.nn.Conv1d, torch.nn.Linear) and not does_as(layer, torch.nn.Conv1d)
+        assert does_as(layer, torch.nn.Linear, methods=("forward", "extra_repr"))
+    assert weights_of(torch.nn.Linear(3, 2, bias=False), torch.nn.Linear, "weight", "bias") is None
+    assert weights_of(Other(3, 2), torch.nn.Linear, "weight") is None
+    assert not does_as(Other(3, 2), torch.nn.Linear) and does_as(Other(3, 2), torch.nn.Linear, methods=("extra_repr",))
+    made = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 2))
+    assert weights_of(made, torch.nn.Linear, "weight") is None
+    layer.forward = lambda x: x
+    assert weights_of(layer, torch.nn.Linear, "weight") is None
 
 
 # --- parts of heads that are replaced -------------------------------------------------------------------------------

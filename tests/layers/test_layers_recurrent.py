@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import regard
 from regard.errors import ConfigError, ShapeError
 from regard.layers.recurrent import BidirectionalEncoder, Recurrence
 
@@ -173,6 +175,46 @@ def test_who_listens_to_a_layer_or_a_cell_is_called_in_whole_sequences_too(cell)
     for step in range(5):
         one, state = recurrence(inputs[:, step : step + 1], state)
         torch.testing.assert_close(whole[:, step : step + 1], one)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("cell", ("gru", "lstm"))
+def test_a_record_changes_no_bit(cell, gradients):
+    """It looks for attentions, which layers and cells do not give: they are computed from their weights as before."""
+    torch.manual_seed(0)
+    inputs, lengths = torch.randn(3, 5, 7), torch.tensor([5, 0, 3])
+    model = nn.ModuleList([Recurrence(cell, 7, 11), BidirectionalEncoder(cell, 7, 11)])
+    recurrence, encoder = model
+    state = (torch.zeros(3, 1, 11),) * recurrence.parts
+
+    def found():
+        whole, last = recurrence(inputs, state)
+        return whole, *last, encoder(inputs, lengths)[0]
+
+    with torch.set_grad_enabled(gradients):
+        before, calls = found(), []
+        with regard.record(model), pytest.MonkeyPatch.context() as patch:
+            for kind in (nn.GRUCell, nn.LSTMCell):
+                patch.setattr(kind, "__call__", lambda *given: calls.append(given))
+            assert all(map(torch.equal, found(), before)) and not calls
+
+
+def test_where_rows_are_empty_is_asked_once():
+    class Asked(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            self.count += operation is torch.ops.aten.gt.Scalar and args[0] is lengths
+            return operation(*args, **(kwargs or {}))
+
+    torch.manual_seed(0)
+    encoder, inputs = BidirectionalEncoder("gru", 3, 2), torch.randn(3, 5, 3)
+    for lengths, times in ((torch.tensor([5, 0, 2]), 1), (torch.tensor([5, 1, 2]), 0), (torch.tensor([5, 5, 5]), 0)):
+        with Asked() as asked:
+            encoder(inputs, lengths)
+        assert asked.count == times
 
 
 class OwnGRUCell(nn.GRUCell):

@@ -18,7 +18,7 @@ from regard.attention import masks
 from regard.attention.attend import Attended, attend
 from regard.attention.attended import Source, transformed
 from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.normalize import Softmax
+from regard.attention.normalize import is_softmax
 from regard.attention.score import ScaledDot
 from regard.errors import ConfigError
 from regard.kernels import dot, self_attention
@@ -144,11 +144,8 @@ class Heads(nn.Module):
         Asked at each call: somebody may put other parts in the place of these.
         """
         parts = self._modules  # to ask a module for a part of it takes longer than all of this
-        score, normalizer = parts.get("score"), parts.get("normalizer")
-        if type(score) is not ScaledDot or type(normalizer) is not Softmax:
-            return False
-        temperature = normalizer.__dict__.get("temperature")  # a tensor may be elsewhere
-        return not isinstance(temperature, Tensor) and temperature == 1 and not is_hooked(score, normalizer)
+        score = parts.get("score")
+        return type(score) is ScaledDot and is_softmax(parts.get("normalizer")) and not is_hooked(score)
 
     def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
         """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
@@ -268,7 +265,7 @@ class SelfHeads(Heads):
         if sight.keep is not None or sight.bias is not None or sight.turn is not None:
             return None
         served = self_attention.serves(made, self.heads, self.key_heads, self.width)
-        return sight.causal if served and not is_hooked(self) else None
+        return sight.causal if served and not is_hooked(self, taps=True) else None
 
     def _parts(self, made: Tensor, turn: Turn | None) -> tuple[Tensor, Keys]:
         made = made.unflatten(-1, (-1, self.width)).transpose(1, 2)

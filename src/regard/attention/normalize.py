@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention.functional import per_query, wide
 from regard.errors import ConfigError
 from regard.kernels.calls import is_readable
+from regard.kernels.hooked import is_hooked
 from regard.registry import Registry
 
 Scores = Float[Tensor, "*lead queries keys"]
@@ -120,6 +121,14 @@ class Softmax(Normalizer):
         """Straight from the scores, so that a weight too small for its type still has its logarithm."""
         scores, keep = self._visible(scores, keep)
         return torch.where(keep, torch.log_softmax(scores, dim=-1), -torch.inf)
+
+
+def is_softmax(normalizer: object) -> bool:
+    """Whether it is softmax and no more, of which nobody listens to calls."""
+    if type(normalizer) is not Softmax:
+        return False
+    temperature = vars(normalizer).get("temperature")  # one that is learned lies elsewhere
+    return not isinstance(temperature, Tensor) and temperature == 1 and not is_hooked(normalizer)
 
 
 @normalizers.register("sparsemax")

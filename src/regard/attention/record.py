@@ -7,6 +7,7 @@ fails, and nothing that it keeps changes a number.
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,9 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attended import Attended
-from regard.attention.normalize import Normalizer
-from regard.attention.score import Score
 from regard.errors import RegardError, nearest
+from regard.kernels.hooked import Tap
 
 Select = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
@@ -91,21 +91,17 @@ def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
     handles: list[Any] = []
     try:
         for name in watched:
-            # These return no Attended, and somebody who listens to them keeps an attention from its fast paths.
-            if not isinstance(modules[name], Score | Normalizer):
-                handles.append(modules[name].register_forward_hook(_tap(seen, name)))
+            # A tap keeps no module from its fast paths that gives no Attended.
+            handles.append(modules[name].register_forward_hook(Tap(partial(_note, seen, name))))
         yield seen
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _tap(seen: Record, name: str) -> Callable[[nn.Module, Any, Any], None]:
-    def note(module: nn.Module, given: Any, result: Any) -> None:
-        if isinstance(result, Attended):
-            seen._add(name, result)
-
-    return note
+def _note(seen: Record, name: str, result: Any) -> None:
+    if isinstance(result, Attended):
+        seen._add(name, result)
 
 
 def _patterns(select: Select | None) -> list[str]:

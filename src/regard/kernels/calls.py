@@ -39,6 +39,15 @@ def are_numbers(*tensors: Tensor | None) -> bool:
     )
 
 
+def are_alike(inputs: Tensor, *others: Tensor) -> bool:
+    """Whether the others are numbers as the inputs' are, of their type and on their device, to be read without torch.
+
+    Where they are not, it is torch's to join them or to refuse.
+    """
+    kind, device = inputs.dtype, inputs.device
+    return all(one.dtype is kind and one.device == device and is_real(one) and not one.is_neg() for one in others)
+
+
 def is_plain(inputs: Tensor) -> bool:
     """Whether a call is neither traced, nor mapped, nor narrowed by autocast, nor differentiated in forward mode.
 

@@ -1,26 +1,78 @@
 """Whether a layer may be computed from its weights, without a call of it."""
 
-from torch import nn
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor, nn
 
 
-def is_hooked(*modules: object) -> bool:
+class Tap:
+    """A forward hook that looks for attentions and changes nothing: where a module gives none, it hears nothing.
+
+    Args:
+        note: is told what the module gave.
+    """
+
+    def __init__(self, note: Callable[[Any], None]) -> None:
+        self._note = note
+
+    def __call__(self, module: nn.Module, given: Any, result: Any) -> None:
+        self._note(result)
+
+
+def is_hooked(*modules: object, taps: bool = False) -> bool:
     """Whether somebody listens to these modules, or makes something else of them, so that they have to be called.
 
     What is no module is heard by nobody. It is asked at each call, and so looks at what a module has without asking
     the module.
+
+    Args:
+        *modules: that would not be called.
+        taps: whether a `Tap` counts as well, as it does where a module gives an attention.
     """
     if nn.modules.module._has_any_global_hook():
         return True
     for module in modules:
         if isinstance(module, nn.Module):
             own = vars(module)
-            if own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own:
+            if own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or "forward" in own:
                 return True
-            if own["_backward_hooks"] or own["_backward_pre_hooks"]:
+            hooks = own["_forward_hooks"]
+            if hooks and (taps or any(type(hook) is not Tap for hook in hooks.values())):
                 return True
     return False
 
 
-def does_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:
-    """Whether the module does what one of these classes does, whoever listens: a subclass may do something else."""
-    return type(module).forward in [kind.forward for kind in kinds] and "forward" not in vars(module)
+def does_as(module: nn.Module, *kinds: type[nn.Module], methods: Iterable[str] = ("forward",)) -> bool:
+    """Whether the module does what one of these classes does, whoever listens: a subclass may do something else.
+
+    Args:
+        module: that would not be called.
+        *kinds: whose work is known.
+        methods: by name, those that count, properties too.
+    """
+    own, made = vars(module), type(module)
+    return any(
+        all(name not in own and getattr(made, name, None) is getattr(kind, name) for name in methods) for kind in kinds
+    )
+
+
+def weights_of(
+    layer: nn.Module, kind: type[nn.Module], *names: str, methods: Iterable[str] = ("forward",)
+) -> tuple[Tensor, ...] | None:
+    """The weights that a call of the layer would compute from; None where it has to be called.
+
+    That is so where somebody listens to it, where it does something else than its class, and where it does not hold
+    the weights themselves: what makes one of others may make another at each call, as a spectral norm does.
+
+    Args:
+        layer: that would not be called.
+        kind: the class whose work is known.
+        *names: of the weights; all of them have to be there.
+        methods: as for `does_as`.
+    """
+    if is_hooked(layer) or not does_as(layer, kind, methods=methods):
+        return None
+    held = vars(layer)["_parameters"]
+    weights = tuple(held.get(name) for name in names)
+    return None if any(weight is None for weight in weights) else weights

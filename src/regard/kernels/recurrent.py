@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 from regard.kernels import gates, matrix
-from regard.kernels.calls import are_numbers, is_plain, is_real
+from regard.kernels.calls import are_alike, are_numbers, is_plain, is_real
 from regard.kernels.once import none_of, once
 from regard.kernels.pages import in_large_pages
 
@@ -59,11 +59,11 @@ def by_hand(inputs: Tensor, *others: Tensor) -> bool:
 
     Args:
         inputs: of the call.
-        *others: its weights and states. Where they are of another type, it is torch's to add them or to refuse.
+        *others: its weights and states.
     """
     if not torch.is_grad_enabled() or inputs.device.type != "cpu" or not is_plain(inputs):
         return False
-    return all(one.dtype is inputs.dtype and one.is_cpu and is_real(one) for one in others)
+    return are_alike(inputs, *others)
 
 
 def sequence(

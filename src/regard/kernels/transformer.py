@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.kernels import compiler
+from regard.kernels.hooked import is_hooked
 
 _NAME = "transformer"
 ACTIVATIONS = ("relu", "gelu", "swiglu")  # in the order of the loop's numbers
@@ -309,10 +310,10 @@ def _addresses(module: nn.Module) -> tuple[int | None, ...]:
 
 
 def _known(module: nn.Module) -> bool:
-    if module._forward_hooks or module._forward_pre_hooks or nn.modules.module._has_any_global_hook():
+    if is_hooked(module):
         return False
     kind, weight, bias = type(module), module._parameters.get("weight"), module._parameters.get("bias")
-    if "forward" in vars(module) or "bias" in vars(module):  # somebody has put something else in its place
+    if "bias" in vars(module):  # somebody has put something else in its place
         return False
     if kind is nn.Identity:
         return True

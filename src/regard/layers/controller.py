@@ -1,14 +1,15 @@
 """The controller of a network with a memory: what reads the input and decides where its heads go."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.hooked import does_as
-from regard.layers.recurrent import Carried, Recurrence
+from regard.kernels.hooked import does_as, is_hooked, weights_of
+from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
 
 Kind = Literal["lstm", "feed_forward"]
 
@@ -40,14 +41,18 @@ class Controller(nn.Module):
             widths = [inputs, *[width] * layers]
             self.each = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
 
-    def cell(self) -> nn.LSTMCell | None:
-        """The LSTM cell that is all of it; None where it is more, or something else."""
-        if self.kind != "lstm" or self.layers > 1 or not does_as(self, Controller):
+    def cell(self) -> Weights | None:
+        """The weights of the LSTM cell that is all of it; None where it is more, or something else, or is listened to.
+
+        Input and recurrent weight, input and recurrent bias.
+        """
+        if self.kind != "lstm" or not does_as(self, Controller, methods=("start", "forward")):
             return None
-        (cell,) = self.recurrence.each
-        if not isinstance(cell, nn.LSTMCell) or not does_as(self.recurrence, Recurrence):
+        recurrence = self.recurrence
+        if is_hooked(self, recurrence) or not does_as(recurrence, Recurrence) or len(recurrence.each) > 1:
             return None
-        return cell if does_as(cell, nn.LSTMCell) and cell.bias else None
+        weights: Any = weights_of(recurrence.each[0], nn.LSTMCell, *WEIGHTS)
+        return weights
 
     def start(self, batch: int) -> Carried:
         """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""
@@ -66,3 +71,20 @@ class Controller(nn.Module):
         for layer in self.each:
             inputs = torch.tanh(layer(inputs))
         return inputs, state
+
+
+def in_advance(
+    cell: Weights, inputs: Float[Tensor, "batch time inputs"]
+) -> tuple[Float[Tensor, "time batch gates"], Float[Tensor, "gates reads_and_hidden"]]:
+    """What all inputs of a sequence give to the gates of a controller's cell, and the weight of what a step adds.
+
+    The first with both biases; the second is over what was read at the step before and the hidden state, side by side.
+
+    Args:
+        cell: its weights, over [input; what was read].
+        inputs: of all steps.
+    """
+    entering, carried, bias, other_bias = cell
+    width = inputs.shape[-1]
+    projected = F.linear(inputs.transpose(0, 1), entering[:, :width], bias + other_bias)
+    return projected, torch.cat([entering[:, width:], carried], dim=1)

@@ -25,6 +25,7 @@ CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "ls
 Linear = Callable[..., Tensor]
 
 # Input and recurrent weight, input and recurrent bias.
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 # What a cell carries, batch first: `(hidden,)` of a GRU, `(hidden, memory)` of an LSTM.
@@ -73,9 +74,9 @@ class BidirectionalEncoder(nn.Module):
         Raises:
             ShapeError: a length is negative or larger than the number of positions.
         """
-        lengths, some_empty = (None, False) if lengths is None else _where_ragged(inputs, lengths)
-        if lengths is not None and some_empty:  # an empty row is read as one position: what stands there is 0
-            inputs = torch.where((lengths > 0)[:, None, None], inputs, 0)
+        lengths, filled = (None, None) if lengths is None else _where_ragged(inputs, lengths)
+        if filled is not None:  # an empty row is read as one position: what stands there is 0
+            inputs = torch.where(filled, inputs, 0)
         finals = []
         for number, layer in enumerate(self.each):
             if number:
@@ -83,9 +84,8 @@ class BidirectionalEncoder(nn.Module):
             inputs, final = _both_ways(layer, inputs, lengths)
             finals.append(tuple(part.transpose(0, 1).flatten(1) for part in final))
         final = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        if lengths is not None and some_empty:
-            seen = (lengths > 0)[:, None, None]
-            inputs, final = torch.where(seen, inputs, 0), tuple(torch.where(seen, part, 0) for part in final)
+        if filled is not None:
+            inputs, final = torch.where(filled, inputs, 0), tuple(torch.where(filled, part, 0) for part in final)
         return Encoded(inputs, final)
 
 
@@ -243,8 +243,7 @@ def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:
 
 def _weights(layer: Any, ending: str = "") -> Weights:
     """Of a cell, or of one direction of a layer."""
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    one, other, bias, other_bias = (getattr(layer, name + ending) for name in names)
+    one, other, bias, other_bias = (getattr(layer, name + ending) for name in WEIGHTS)
     return one, other, bias, other_bias
 
 
@@ -262,12 +261,14 @@ def _must_be_float32(device: torch.device) -> bool:
     return not supported
 
 
-def _where_ragged(inputs: Tensor, lengths: Tensor) -> tuple[Tensor | None, bool]:
-    """The lengths, or None where every row is full; and whether some row is empty."""
+def _where_ragged(inputs: Tensor, lengths: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The lengths, or None where every row is full; and where rows are not empty, `(batch, 1, 1)`, if some are."""
     positions, numbers = inputs.shape[1], lengths.tolist()
     if any(not 0 <= length <= positions for length in numbers):
         raise ShapeError(f"lengths {numbers} do not fit inputs of shape {tuple(inputs.shape)}")
-    return (lengths if any(length != positions for length in numbers) else None), 0 in numbers
+    if all(length == positions for length in numbers):
+        return None, None
+    return lengths, (lengths > 0)[:, None, None] if 0 in numbers else None
 
 
 def _known(name: str, kinds: dict[str, Any]) -> Any:

@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.heads import SelfHeads, Sight
+from regard.kernels.hooked import is_hooked
 from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.feed_forward import FeedForward
@@ -192,7 +193,7 @@ def steps_with(stack: Any, words: Words | None) -> Steps | None:
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":
         return None
-    if not all(as_built(module) for module in stack.modules() if module is not stack):
+    if is_hooked(*(module for module in stack.modules() if module is not stack), taps=True):
         return None
     if any(type(block).__base__ is not nn.Module for block in blocks):  # a kind of block may do something else
         return None
@@ -217,11 +218,6 @@ def steps_with(stack: Any, words: Words | None) -> Steps | None:
     if not sizes or any(size != sizes[0] for size in sizes) or not Steps.serve(parts, stack.norm, sizes[0], words):
         return None
     return Steps(parts, stack.norm, sizes[0], words)
-
-
-def as_built(module: nn.Module) -> bool:
-    """Whether nothing is hooked to it, nor put in the place of its forward."""
-    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 def _sizes(block: Any) -> Sizes:

@@ -10,7 +10,7 @@
 The paper's symbols: M memory (N slots of width W), u usage, a allocation, L links, p precedence, w weights, R heads.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,9 +20,10 @@ from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.score import Cosine
 from regard.kernels.arrays import by_hand
+from regard.kernels.calls import are_alike
 from regard.kernels.computer import Layout, computer
-from regard.kernels.hooked import does_as
-from regard.layers.controller import Controller
+from regard.kernels.hooked import does_as, weights_of
+from regard.layers.controller import Controller, in_advance
 from regard.layers.dynamic_memory import (
     allocation,
     along,
@@ -35,9 +36,10 @@ from regard.layers.dynamic_memory import (
     write_weighting,
     written,
 )
+from regard.layers.recurrent import Weights
 from regard.layers.sequence import Look, Tick
 from regard.models.dnc_settings import DNCSettings
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 
 
 class DNCState(NamedTuple):
@@ -92,7 +94,7 @@ class DifferentiableNeuralComputer(nn.Module):
         super().__init__()
         self.settings = settings
         self.layout = Layout(settings.read_heads, settings.slots, settings.slot_dim, settings.free_gates)
-        self.inputs = inputs
+        self.inputs, self.outputs = inputs, outputs
         read = settings.read_heads * settings.slot_dim
         self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
         self.interface = nn.Linear(settings.width, sum(self.layout.widths))  # ξ = W_ξ h
@@ -103,7 +105,7 @@ class DifferentiableNeuralComputer(nn.Module):
     def start(self, batch: int) -> DNCState:
         """Nothing read, nothing written: zeros."""
         slots, width, reads = self.settings.slots, self.settings.slot_dim, self.settings.read_heads
-        zeros = self.readout.weight.new_zeros
+        zeros = next(self.parameters()).new_zeros
         return DNCState(
             controller=self.controller.start(batch),
             memory=zeros(batch, slots, width),
@@ -159,28 +161,23 @@ class DifferentiableNeuralComputer(nn.Module):
             ShapeError: the inputs have another shape than this computer was made for.
         """
         check_sequences(inputs, self.inputs)
-        if inputs.shape[0] and inputs.shape[1] and self._by_hand(inputs):
-            return self._fast(inputs)
-        state, outputs = self.start(inputs.shape[0]), []
-        for now in inputs.unbind(1):
-            output, state, _ = self.step(state, now)
-            outputs.append(output)
-        if not outputs:
-            return inputs.new_zeros(*inputs.shape[:2], self.readout.out_features)
-        return torch.stack(outputs, dim=1)
+        weights = self._weights(inputs) if all(inputs.shape[:2]) else None
+        if weights is None:
+            return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
+        return self._fast(inputs, *weights)
 
-    def _by_hand(self, inputs: Tensor) -> bool:
-        return by_hand(inputs) and self.controller.cell() is not None and does_as(self.interface, nn.Linear)
+    def _weights(self, inputs: Tensor) -> tuple[Weights, tuple[Tensor, ...]] | None:
+        """The weights of the cell and of ξ, where a sequence is computed from them and no more."""
+        if not by_hand(inputs) or not does_as(self, DifferentiableNeuralComputer, methods=("start", "step")):
+            return None
+        cell, told = self.controller.cell(), weights_of(self.interface, nn.Linear, "weight", "bias")
+        if cell is None or told is None or weights_of(self.readout, nn.Linear, "weight") is None:
+            return None
+        return (cell, told) if are_alike(inputs, *cell, *told) else None
 
-    def _fast(self, inputs: Tensor) -> Tensor:
-        cell: Any = self.controller.recurrence.each[0]
-        width = inputs.shape[-1]
-        bias = cell.bias_ih + cell.bias_hh
-        projected = nn.functional.linear(inputs.transpose(0, 1), cell.weight_ih[:, :width], bias)
-        recurrent = torch.cat([cell.weight_ih[:, width:], cell.weight_hh], dim=1)
-        hidden, contexts, read, write = computer(
-            self.layout, projected, recurrent, self.interface.weight, self.interface.bias
-        )
+    def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
+        projected, recurrent = in_advance(cell, inputs)
+        hidden, contexts, read, write = computer(self.layout, projected, recurrent, *told)
         # For the record, all steps of a head are the queries of one look.
         apart = contexts.unflatten(-1, (self.settings.read_heads, -1)).transpose(0, 1)
         self._looks(write.transpose(0, 1), read.permute(1, 2, 0, 3), apart.transpose(1, 2), steps=True)

@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
+from regard.attention.normalize import is_softmax
 from regard.attention.score import Additive, Prepared
 from regard.kernels import lstmn as kernel
-from regard.kernels.calls import is_plain
-from regard.kernels.hooked import does_as
+from regard.kernels.calls import are_alike, is_plain
+from regard.kernels.hooked import does_as, is_hooked, weights_of
 from regard.layers.dropout import Dropout
 from regard.layers.sequence import Tick
 from regard.models.lstmn_settings import LSTMNSettings
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 
 
 class Tapes(NamedTuple):
@@ -84,7 +85,7 @@ class LSTMNLayer(nn.Module):
 
     def start(self, batch: int) -> Tapes:
         """Tapes with nothing on them."""
-        new = self.gates.weight.new_zeros
+        new = next(self.parameters()).new_zeros
         return Tapes(new(batch, 0, 2 * self.width), new(batch, 0, self.score.hidden_dim), new(batch, self.width))
 
     def look(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:
@@ -116,28 +117,42 @@ class LSTMNLayer(nn.Module):
 
         Where somebody records the attention, each look is made again for them; the numbers stay what they are.
         """
-        if not is_plain(inputs) or inputs.shape[1] == 0 or not does_as(self.gates, nn.Linear):
-            return self._by_steps(inputs, state)
-        score = self.score
-        asking = 2 * score.query_weight
-        given = torch.cat([self.gates.weight[:, self.width :], asking[:, : self.inputs]])
-        bias = F.pad(self.gates.bias, (0, score.hidden_dim))
-        gates, queries = F.linear(inputs, given, bias).split([4 * self.width, score.hidden_dim], -1)
+        weights = self._weights() if inputs.shape[1] and is_plain(inputs) else None
+        if weights is None or not are_alike(inputs, *weights, *state):
+            return by_steps(self.step, state, inputs, self.width)
+        weight, bias, asking, key_weight, vector = weights
+        asking, attention = 2 * asking, len(vector)
+        given = torch.cat([weight[:, self.width :], asking[:, : self.inputs]])
+        gates, queries = F.linear(inputs, given, F.pad(bias, (0, attention))).split([4 * self.width, attention], -1)
         made = kernel.run(
             gates,
             queries,
-            torch.cat([self.gates.weight[:, : self.width], asking[:, self.inputs :]]),
-            2 * score.key_weight,
-            score.vector,
+            torch.cat([weight[:, : self.width], asking[:, self.inputs :]]),
+            2 * key_weight,
+            vector,
             state.tape,
             2 * state.key,
             state.attended,
             self.bound,
         )
         key = made.key / 2
-        if self.attention._forward_hooks:
+        if self.attention._forward_hooks:  # taps
             self._look_again(inputs, state, made.tape, key)
         return made.tape[..., : self.width], state.written(made.tape, key, made.attended, self.bound)
+
+    def _weights(self) -> tuple[Tensor, ...] | None:
+        """Of the gates (weight and bias) and of the score (query, key, v), where steps are computed from them alone."""
+        attention = self.attention
+        if is_hooked(attention) or not does_as(attention, Attention) or not is_softmax(attention.normalizer):
+            return None
+        if attention.refocus or (attention.training and attention.dropout):
+            return None
+        if not does_as(self, LSTMNLayer, methods=("score", "look", "step", "write")):
+            return None
+        gates = weights_of(self.gates, nn.Linear, "weight", "bias")
+        names, methods = ("query_weight", "key_weight", "vector"), ("prepare", "pair_form", "forward")
+        scores = weights_of(attention.score, Additive, *names, methods=methods)
+        return None if gates is None or scores is None else gates + scores
 
     def _look_again(self, inputs: Tensor, state: Tapes, tape: Tensor, key: Tensor) -> None:
         """Every look at tapes that are written already, through the module whose calls are recorded."""
@@ -146,13 +161,6 @@ class LSTMNLayer(nn.Module):
             looked = self.look(state, now)
             assert looked.context is not None
             state = state.written(written, projected, looked.context.squeeze(1).chunk(2, -1)[0], self.bound)
-
-    def _by_steps(self, inputs: Tensor, state: Tapes) -> tuple[Tensor, Tapes]:
-        each = [inputs.new_zeros(inputs.shape[0], 0, self.width)]
-        for now in inputs.unbind(1):
-            hidden, state, _ = self.step(state, now)
-            each.append(hidden.unsqueeze(1))
-        return torch.cat(each, 1), state
 
 
 class LSTMNReader(nn.Module):
@@ -185,6 +193,8 @@ class LSTMNReader(nn.Module):
             ShapeError: the inputs have another shape than this reader was made for.
         """
         check_sequences(inputs, self.inputs)
+        if not does_as(self, LSTMNReader, methods=("step",)):
+            return by_steps(self.step, state, inputs, self.width)
         after = []
         for number, layer in enumerate(self.layers):
             inputs, tapes = layer(self.dropout(inputs) if number else inputs, state[number])
@@ -217,7 +227,7 @@ class LSTMN(nn.Module):
 
     def __init__(self, settings: LSTMNSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.outputs = settings, outputs
         self.reader = LSTMNReader(settings, inputs)
         self.readout = nn.Linear(settings.width, outputs)
 
@@ -232,7 +242,10 @@ class LSTMN(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """All steps from empty tapes."""
-        hidden, _ = self.reader(inputs, self.start(inputs.shape[0]))
+        state = self.start(inputs.shape[0])
+        if not does_as(self, LSTMN, methods=("step",)):
+            return by_steps(self.step, state, inputs, self.outputs)[0]
+        hidden, _ = self.reader(inputs, state)
         outputs: Tensor = self.readout(hidden)
         return outputs
 

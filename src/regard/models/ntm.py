@@ -7,7 +7,7 @@ A head is one row of the family: the cosine times β, a softmax, three refocusin
 step look at the memory that the step before has left: it is read first, then written.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,13 +17,14 @@ from regard.attention.attend import Attended, attend
 from regard.attention.refocus import interpolate, sharpen, shift
 from regard.attention.score import score
 from regard.kernels.arrays import by_hand
-from regard.kernels.hooked import does_as
+from regard.kernels.calls import are_alike
+from regard.kernels.hooked import does_as, weights_of
 from regard.kernels.turing import Layout, machine
-from regard.layers.controller import Controller
-from regard.layers.recurrent import Carried
+from regard.layers.controller import Controller, in_advance
+from regard.layers.recurrent import Carried, Weights
 from regard.layers.sequence import Look, Tick
 from regard.models.ntm_settings import NTMSettings
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 
 
 class Machine(NamedTuple):
@@ -98,7 +99,7 @@ class NeuralTuringMachine(nn.Module):
         self.layout = Layout(
             settings.read_heads, settings.write_heads, settings.slots, settings.slot_dim, settings.reach
         )
-        self.inputs = inputs
+        self.inputs, self.outputs = inputs, outputs
         read = settings.read_heads * settings.slot_dim
         self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
         self.orders = nn.Linear(settings.width, sum(self.layout.widths))
@@ -111,7 +112,7 @@ class NeuralTuringMachine(nn.Module):
 
     def start(self, batch: int) -> Machine:
         """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
-        layout, weight = self.layout, self.orders.weight
+        layout, weight = self.layout, next(self.parameters())
         weights = weight.new_zeros(batch, layout.heads, layout.slots)
         weights[..., 0] = 1
         return Machine(
@@ -164,28 +165,25 @@ class NeuralTuringMachine(nn.Module):
             ShapeError: the inputs have another shape than this machine was made for.
         """
         check_sequences(inputs, self.inputs)
-        if inputs.shape[0] and inputs.shape[1] and self._by_hand(inputs):
-            return self._fast(inputs)
-        state, outputs = self.start(inputs.shape[0]), []
-        for now in inputs.unbind(1):
-            output, state, _ = self.step(state, now)
-            outputs.append(output)
-        return (
-            torch.stack(outputs, dim=1) if outputs else inputs.new_zeros(*inputs.shape[:2], self.readout.out_features)
-        )
+        weights = self._weights(inputs) if all(inputs.shape[:2]) else None
+        if weights is None:
+            return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
+        return self._fast(inputs, *weights)
 
-    def _by_hand(self, inputs: Tensor) -> bool:
-        return by_hand(inputs) and self.controller.cell() is not None and does_as(self.orders, nn.Linear)
+    def _weights(self, inputs: Tensor) -> tuple[Weights, tuple[Tensor, ...]] | None:
+        """The weights of the cell and of the orders, where a sequence is computed from them and no more."""
+        if not by_hand(inputs) or not does_as(self, NeuralTuringMachine, methods=("start", "step")):
+            return None
+        cell, told = self.controller.cell(), weights_of(self.orders, nn.Linear, "weight", "bias")
+        if cell is None or told is None or weights_of(self.readout, nn.Linear, "weight") is None:
+            return None
+        return (cell, told) if are_alike(inputs, *cell, *told) else None
 
-    def _fast(self, inputs: Tensor) -> Tensor:
-        cell: Any = self.controller.recurrence.each[0]
-        width, state = inputs.shape[-1], self.start(inputs.shape[0])
-        bias = cell.bias_ih + cell.bias_hh
-        projected = nn.functional.linear(inputs.transpose(0, 1), cell.weight_ih[:, :width], bias)
-        recurrent = torch.cat([cell.weight_ih[:, width:], cell.weight_hh], dim=1)
-        hidden, reads, weights = machine(
-            self.layout, projected, recurrent, self.orders.weight, self.orders.bias, state.memory, state.weights
-        )
+    def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
+        state = self.start(inputs.shape[0])
+        projected, recurrent = in_advance(cell, inputs)
+        weight, bias = told
+        hidden, reads, weights = machine(self.layout, projected, recurrent, weight, bias, state.memory, state.weights)
         for head, look in enumerate(self.heads.values()):
             context = None
             if head < self.layout.reads:

@@ -189,7 +189,7 @@ class RecurrentDecoder(nn.Module):
         """
         read = expectation_of_a_loop(linear)
         source: Any = self.source
-        if read is None or type(source) is not SourceAttention or is_hooked(source, source.attention):
+        if read is None or type(source) is not SourceAttention or is_hooked(source, source.attention, taps=True):
             attended, after = source(fixed, moving, query, embedded)
             return attended, attended.context, after
         attended, after = source({**fixed, "value": None}, moving, query, embedded)

@@ -1,8 +1,11 @@
 """The models of sequences by kind; each is imported when it is asked for."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError, nearest
@@ -64,6 +67,24 @@ def check_sequences(inputs: Tensor, width: int) -> None:
         ShapeError: they are not `(batch, time, inputs)`, or of another width.
     """
     _check(inputs, ("batch", "time", "inputs"), width)
+
+
+def by_steps(
+    step: Callable[[Any, Tensor], tuple[Any, ...]], state: Any, inputs: Tensor, width: int
+) -> tuple[Float[Tensor, "batch time width"], Any]:
+    """The outputs of all steps of a sequence, one after the other, and the state after them.
+
+    Args:
+        step: gives output, state and where it looked, as a `Tick` does.
+        state: before the first step.
+        inputs: `(batch, time, inputs)`.
+        width: of the outputs.
+    """
+    outputs = []
+    for now in inputs.unbind(1):
+        output, state, _ = step(state, now)
+        outputs.append(output)
+    return torch.stack(outputs, 1) if outputs else inputs.new_zeros(*inputs.shape[:2], width), state
 
 
 def _check(inputs: Tensor, form: tuple[str, ...], width: int) -> None:

@@ -12,7 +12,7 @@ from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.functional import wide
 from regard.attention.local import FocusedAttention, Monotonic, Predictive
-from regard.attention.normalize import Softmax, normalizer
+from regard.attention.normalize import is_softmax, normalizer
 from regard.attention.score import General, score, scores
 from regard.errors import ConfigError
 from regard.kernels import bilinear
@@ -130,7 +130,7 @@ class SourceAttention(nn.Module):
         if not self._is_general() or fixed["prepared"].projected is not value or len(value) != len(query):
             return None
         weight: Any = attention.score.weight
-        if is_hooked(self, attention, attention.score, attention.normalizer):
+        if is_hooked(self, attention, attention.score, taps=True):
             return None
         if not bilinear.serves(query, weight, value):
             return None
@@ -142,10 +142,8 @@ class SourceAttention(nn.Module):
         plain = self.focus is None and type(self) is SourceAttention and type(self.attention) is Attention
         if not plain or self.attention.refocus or (self.training and self.attention.dropout):
             return False
-        weigh: Any = self.attention.normalizer
-        if type(weigh) is not Softmax or isinstance(weigh.temperature, Tensor) or weigh.temperature != 1:
-            return False
-        return type(self.attention.score) is General and self.attention.score.rank is None
+        score = self.attention.score
+        return is_softmax(self.attention.normalizer) and type(score) is General and score.rank is None
 
     def scores(
         self,

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.position import Learned, Sinusoidal
+from regard.kernels.hooked import is_hooked
 from regard.kernels.transformer import Steps, Words
 from regard.layers.cache import Cache
-from regard.layers.stepping import Looks, as_built, bias_of, ready, steps_with
+from regard.layers.stepping import Looks, bias_of, ready, steps_with
 from regard.layers.transformer import Stack
 from regard.models.transformer_embedding import Embedding
 
@@ -60,7 +61,9 @@ def _steps(model: Any) -> Steps | None:
     stack, embedding = model.stack, model.embedding
     if type(model).__base__ is not nn.Module or type(stack) is not Stack or type(embedding) is not Embedding:
         return None  # a kind of them may do something else
-    if embedding.max_norm is not None or not all(as_built(part) for part in model.modules() if part is not model):
+    if embedding.max_norm is not None:
+        return None
+    if is_hooked(*(part for part in model.modules() if part is not model), taps=True):
         return None
     adds = getattr(stack.position, "kind", None) == "add"
     if adds and type(stack.position) not in (Learned, Sinusoidal):
