@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from regard.kernels import dropout as dropouts
 from regard.kernels.once import once
 from regard.kernels.sdpa import fused, prepared, ungrouped
 
 _BLOCK = 2**19  # weights at a time: what stays in a cache of the second or third level
 _ROWS = 16  # queries of a block at least
-_STEPS = 2**16  # dropout's rate is a multiple of 1/65,536: 16 random bits a weight
 
 
 def blocked(
@@ -54,7 +54,9 @@ def blocked(
         bias = None if bias is None else bias.unsqueeze(1)
     if bias is not None:
         bias = bias.to(query.dtype)
-    context: Tensor = _Blocked.apply(query, key, value, bias, keep, _Call(causal, scale, round(dropout * _STEPS)))
+    context: Tensor = _Blocked.apply(
+        query, key, value, bias, keep, _Call(causal, scale, round(dropout * dropouts.LEVELS))
+    )
     context = context.to(kind)
     return context.squeeze(1) if headless else context
 
@@ -163,11 +165,8 @@ class _Walk:
 
     def kept(self, weights: Tensor) -> Tensor:
         """For each weight of a block 0, or what a weight that stays is multiplied by."""
-        dropped = self.call.dropped
-        bits = torch.from_numpy(self.source.random_raw(-(-weights.numel() // 4)).view("int16"))
-        stays = torch.empty_like(weights)
-        torch.ge(bits[: weights.numel()].view(weights.shape), dropped - _STEPS // 2, out=stays)
-        return stays.mul_(_STEPS / (_STEPS - dropped) if dropped < _STEPS else 0.0)
+        drawn = torch.from_numpy(self.source.random_raw(dropouts.draws(weights.numel())).view("int64"))
+        return dropouts.kept(dropouts.bits_of(drawn, weights), self.call.dropped, weights.dtype)
 
     def _blocks(self) -> Iterator[_Block]:
         batch, heads, queries, _ = self.query.shape

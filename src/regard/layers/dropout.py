@@ -8,10 +8,6 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.kernels import dropout as kernel
 
-# One 64-bit draw decides over four elements, 16 bits each.
-LEVELS = 1 << 16
-LANES = 4
-
 
 class Dropout(nn.Module):
     """Each element is 0 with probability `rate`, otherwise divided by the probability of staying; nothing in eval.
@@ -29,7 +25,7 @@ class Dropout(nn.Module):
         if not 0 <= rate < 1:
             raise ConfigError(f"a dropout rate is at least 0 and below 1; it was {rate}")
         self.rate = rate
-        self.dropped = min(round(rate * LEVELS), LEVELS - 1)
+        self.dropped = min(round(rate * kernel.LEVELS), kernel.LEVELS - 1)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
@@ -39,10 +35,8 @@ class Dropout(nn.Module):
             return inputs
         if inputs.device.type != "cpu":
             return F.dropout(inputs, self.rate)
-        count = (inputs.numel() + LANES - 1) // LANES
-        draws = torch.empty(count, dtype=torch.int64, device=inputs.device).random_(-(2**63), None)
-        lanes = draws.view(torch.int16)[: inputs.numel()].view(inputs.shape)
-        return kernel.dropped(inputs, lanes, self.dropped - LEVELS // 2, LEVELS / (LEVELS - self.dropped))
+        drawn = torch.empty(kernel.draws(inputs.numel()), dtype=torch.int64, device=inputs.device)
+        return kernel.dropped(inputs, kernel.bits_of(drawn.random_(-(2**63), None), inputs), self.dropped)
 
 
 def hide_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
