@@ -45,3 +45,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Known: {', '.join(options)}."
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """What somebody wrote, between quotes, cut where it is too long to stand in an error."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")

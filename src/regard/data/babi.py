@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.lines import iterate_lines
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 _FORM = "a line is `number sentence`, or `number question<TAB>answer<TAB>numbers of facts`"
 
@@ -69,7 +69,7 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
         place = f"{origin}, line {number}"
         expected, found = len(story) + 1, re.match(r"\s*(\d{1,9})\s+(\S.*)", line)
         if not found:
-            raise DataError(f"{place}: {_short(line)} does not begin with its number and a sentence; {_FORM}")
+            raise DataError(f"{place}: {quoted(line)} does not begin with its number and a sentence; {_FORM}")
         told = int(found[1])
         if told == 1 and story:
             yield Story(tuple(story), begun)
@@ -91,20 +91,15 @@ def _line(text: str, before: list[Line], place: str, answered: bool) -> Line:
     if not rest:
         asks = said.endswith("?")
         if asks and answered:
-            raise DataError(f"{place}: the question {_short(said)} has no answer; {_FORM}")
+            raise DataError(f"{place}: the question {quoted(said)} has no answer; {_FORM}")
         return Line(said, asks)
     if len(rest) > 2 or not said or not rest[0]:
-        raise DataError(f"{place}: {len(rest) + 1} columns, of which {_short(text)}; {_FORM}")
+        raise DataError(f"{place}: {len(rest) + 1} columns, of which {quoted(text)}; {_FORM}")
     places = []
     for word in rest[1].split() if len(rest) == 2 else []:
         if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:10]) <= len(before):
-            raise DataError(f"{place}: the fact {word[:20]!r} is no number of an earlier line, 1 to {len(before)}")
+            raise DataError(f"{place}: the fact {quoted(word)} is no number of an earlier line, 1 to {len(before)}")
         if before[int(word) - 1].asks:
             raise DataError(f"{place}: the fact {word} is a question; a fact is a sentence of the story")
         places.append(int(word) - 1)
     return Line(said, True, rest[0], tuple(places))
-
-
-def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 60 else shown[:57] + "…"

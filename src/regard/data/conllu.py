@@ -13,7 +13,7 @@ from typing import NamedTuple
 from regard.data.conllu_settings import Column
 from regard.data.lines import iterate_lines
 from regard.data.units import normalize
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 COLUMNS: dict[Column, int] = {"upos": 3, "xpos": 4, "deprel": 7}
 """Where each kind of tag stands, from 0."""
@@ -72,7 +72,7 @@ def _sentences(path: Path, column: Column) -> Iterator[TaggedSentence]:
                 continue
             if cells[0] != str(len(words) + 1):
                 raise DataError(
-                    f"{place}: the word is numbered {cells[0][:60]!r}; {len(words) + 1} comes next (a blank line ends "
+                    f"{place}: the word is numbered {quoted(cells[0])}; {len(words) + 1} comes next (a blank line ends "
                     "a sentence)"
                 )
             words.append(_filled(normalize(cells[_FORM]), "word", place))

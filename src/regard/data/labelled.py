@@ -10,7 +10,7 @@ from regard.data.labelled_settings import NAMED, LabelledSettings
 from regard.data.lines import iterate_lines
 from regard.data.settings import Part
 from regard.data.units import normalize
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, quoted
 
 _MOST_LABELS = 1_000
 
@@ -138,5 +138,5 @@ def _of_objects(path: Path) -> Iterator[Labelled]:
 def _label(text: str, place: str) -> str:
     label = text.strip()
     if not label or set(label) & set("\t\n\r"):
-        raise DataError(f"{place}: the label {text[:60]!r} is blank or holds a tab or a line break")
+        raise DataError(f"{place}: the label {quoted(text)} is blank or holds a tab or a line break")
     return label

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.data.lines import iterate_lines, read_lines
 from regard.data.settings import Counted
 from regard.data.units import words_counted
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 Link = tuple[int, int]
 Links = frozenset[Link]
@@ -85,7 +85,7 @@ def iterate_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Se
             there = f"no {between}" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
                 f"{origin}, line {number}: {there}; expected the source in column {source} and the target in column "
-                f"{target}, with a {between} between columns; got {_short(line)}"
+                f"{target}, with a {between} between columns; got {quoted(line)}"
             )
         yield Pair(cells[source - 1], cells[target - 1], origin, number)
 
@@ -102,14 +102,14 @@ def _jsonl(path: str | os.PathLike[str]) -> Iterator[Pair]:
         try:
             item = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: not JSON ({error}); got {_short(line)}") from error
+            raise DataError(f"{place}: not JSON ({error}); got {quoted(line)}") from error
         if not isinstance(item, dict):
-            raise DataError(f'{place}: an object {{"source": …, "target": …}} is expected, got {_short(line)}')
+            raise DataError(f'{place}: an object {{"source": …, "target": …}} is expected, got {quoted(line)}')
         texts = []
         for side in ("source", "target"):
             text = item.get(side)
             if not isinstance(text, str):
-                raise DataError(f"{place}: {side!r} must be a text, got {_short(json.dumps(text))}")
+                raise DataError(f"{place}: {side!r} must be a text, got {quoted(json.dumps(text))}")
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
                 raise DataError(f"{place}: {side!r} holds half of a surrogate pair, which is no character")
             if "\n" in text or "\r" in text:
@@ -130,7 +130,7 @@ def _links(value: object, place: str) -> Links | None:
         whole = [link for link in value if isinstance(link, list) and len(link) == 2 and all(map(_is_index, link))]
         if len(whole) == len(value):
             return frozenset((source, target) for source, target in whole)
-    raise DataError(f"{place} must be [[source word, target word], …] counted from 0, got {_short(json.dumps(value))}")
+    raise DataError(f"{place} must be [[source word, target word], …] counted from 0, got {quoted(json.dumps(value))}")
 
 
 def _check_range(links: Links | None, texts: Sequence[str], place: str) -> None:
@@ -145,7 +145,3 @@ def _check_range(links: Links | None, texts: Sequence[str], place: str) -> None:
 
 def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "…")

@@ -11,7 +11,7 @@ from regard.data.lines import read_lines
 from regard.data.pairs import Link, Pair
 from regard.data.settings import Counted
 from regard.data.units import words_counted
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 _LINK = re.compile(r"([0-9]{1,18})([-p])([0-9]{1,18})")
 
@@ -40,7 +40,7 @@ def parse_pharaoh(line: str, *, first: int, origin: str = "alignment") -> Gold:
     for text in line.split():
         match = _LINK.fullmatch(text)
         if match is None:
-            raise DataError(f'{origin}: {text[:60]!r} is no link; expected "1-2" (sure) or "1p2" (possible)')
+            raise DataError(f'{origin}: {quoted(text)} is no link; expected "1-2" (sure) or "1p2" (possible)')
         link = (int(match[1]) - first, int(match[3]) - first)
         if min(link) < 0:
             raise DataError(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from regard.data.babi import Story
 from regard.data.units import Unit, units
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 Span = tuple[int, int]
 """Of characters: the first, and the one after the last. Of words: the first and the last."""
@@ -63,7 +63,7 @@ def words_in(text: str) -> tuple[Unit, ...]:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"the text {text[:40]!r} holds half of a surrogate pair at place {error.start}") from error
+        raise DataError(f"the text {quoted(text)} holds half of a surrogate pair at place {error.start}") from error
     return tuple(units(text))
 
 
@@ -104,13 +104,13 @@ def questions_of(story: Story, told: bool = True) -> list[Question]:
         facts = [at for at, one in enumerate(story.lines[:place]) if not one.asks]
         text = "\n".join(story.lines[at].text for at in facts)
         if not words_in(text):
-            raise DataError(f"{story.place}: the question {line.text[:40]!r} comes before any sentence")
+            raise DataError(f"{story.place}: the question {quoted(line.text)} comes before any sentence")
         ends = [sum(len(story.lines[at].text) + 1 for at in facts[: number + 1]) - 1 for number in range(len(facts))]
         sentences = tuple((end - len(story.lines[at].text), end) for at, end in zip(facts, ends, strict=True))
         answers = None if line.answer is None or not told else _everywhere(text, line.answer)
         if answers == ():
             raise DataError(
-                f"{story.place}: the answer {line.answer!r} to {line.text[:60]!r} stands nowhere before it, and a "
+                f"{story.place}: the answer {line.answer!r} to {quoted(line.text)} stands nowhere before it, and a "
                 "reader that points at words (model.kind=span) cannot give it; take model.kind=sentences"
             )
         supports = tuple(facts.index(at) for at in line.supports)
@@ -145,7 +145,7 @@ def checked(question: Question) -> Question:
     if not any(map(_is_word, text)):
         raise DataError(f"{question.place}: the story is empty; there is nothing to read before the question")
     if not any(map(_is_word, asked)):
-        raise DataError(f"{question.place}: the question {question.asked[:40]!r} has no words")
+        raise DataError(f"{question.place}: the question {quoted(question.asked)} has no words")
     return question
 
 

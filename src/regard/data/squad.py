@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.data.lines import iterate_lines
 from regard.data.questions import Given, Question, checked, sentences_in
-from regard.errors import DataError, nearest
+from regard.errors import DataError, nearest, quoted
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a whole number", bool: "true or false"}
 
@@ -48,7 +48,7 @@ def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
 def _contexts(tree: Any, origin: str, told: bool, seen: set[str]) -> Iterator[Iterator[Question]]:
     for number, article in enumerate(_field(_is(tree, dict, origin), "data", list, origin), start=1):
         title = article.get("title") if isinstance(article, dict) else None
-        place = f"{origin}, article {str(title)[:60]!r}" if title else f"{origin}, article {number}"
+        place = f"{origin}, article {quoted(str(title))}" if title else f"{origin}, article {number}"
         for count, paragraph in enumerate(_field(_is(article, dict, place), "paragraphs", list, place), start=1):
             inside = f"{place}, paragraph {count}"
             context = _field(_is(paragraph, dict, inside), "context", str, inside)
@@ -61,7 +61,7 @@ def _questions(
     for number, one in enumerate(asked, start=1):
         name = one.get("id") if isinstance(one, dict) else None
         known = isinstance(name, str | int) and not isinstance(name, bool)
-        where = f"{place}, question {str(name)[:60]!r}" if known else f"{inside}, question {number}"
+        where = f"{place}, question {quoted(str(name))}" if known else f"{inside}, question {number}"
         text = _field(_is(one, dict, where), "question", str, where)
         if known and str(name) in seen:
             raise DataError(f"{where}: an earlier question has the same id; each needs its own")
@@ -95,7 +95,7 @@ def _given(context: str, answer: Any, where: str) -> Given:
         hint = "it stands nowhere in the context"
     else:
         hint = f"it stands at {elsewhere}; places are counted in characters (code points), not in bytes or UTF-16 units"
-    raise DataError(f"{where}: at answer_start {start} stands {there[:60]!r}, not the answer {text[:60]!r}; {hint}")
+    raise DataError(f"{where}: at answer_start {start} stands {quoted(there)}, not the answer {quoted(text)}; {hint}")
 
 
 def _field(tree: dict[str, Any], name: str, kind: type, place: str) -> Any:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tokenizers import Regex, pre_tokenizers
 
 from regard.data.settings import Counted
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 _SPACE = r"[\s\x1c-\x1f]"  # what Python's str.strip() and str.isspace() call white
 _LETTERS = r"[[\p{L}\p{M}\p{N}\x{200c}\x{200d}]&&[^\p{Han}\p{Hiragana}\p{Katakana}]]+"
@@ -43,7 +43,9 @@ def normalize(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"the text {text[:60]!r} holds half of a surrogate pair or a byte that is not UTF-8") from error
+        raise DataError(
+            f"the text {quoted(text)} holds half of a surrogate pair or a byte that is not UTF-8"
+        ) from error
     return unicodedata.normalize("NFC", text).strip()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.record import record
 from regard.data.babi import Line, Story
 from regard.data.story_batches import KINDS, StoryBatch, Vocabulary, steps_of, words_of
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 from regard.models.story_reader import StoryReader
 from regard.tasks.config import check
 from regard.tasks.reading_settings import ReadingSettings
@@ -155,7 +155,7 @@ class StoryAnswerer:
         notes, limit, texts = [], self.settings.data.max_words, [one.text for one in lines]
         unknown = sorted({word for text in texts for word in self.vocabulary.unknown(text)})
         if unknown:
-            shown = ", ".join(repr(word[:40]) for word in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+            shown = ", ".join(quoted(word, 40) for word in unknown[:5]) + (" …" if len(unknown) > 5 else "")
             notes.append(f"the model has never read {shown}")
         if cut := sum(len(words_of(text)) > limit for text in texts):
             notes.append(f"{cut} sentences have more than {limit} words and were cut")
@@ -184,7 +184,7 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
         raise DataError(f"{place}: the story is empty; there is no sentence to read before the question")
     if question is not None:
         if not words_of(question):
-            raise DataError(f"{place}: the question {question[:40]!r} has no words")
+            raise DataError(f"{place}: the question {quoted(question)} has no words")
         lines.append(Line(question.strip(), True))
     if not any(line.asks for line in lines):
         raise DataError(f"{place}: there is no question; end it with one, or give --question TEXT")
@@ -209,9 +209,9 @@ def load_answerer(folder: str | Path) -> StoryAnswerer:
 def _check(story: Story) -> None:
     for place, line in enumerate(story.lines):
         if line.asks and not words_of(line.text):
-            raise DataError(f"{story.place}: the question {line.text[:40]!r} has no words")
+            raise DataError(f"{story.place}: the question {quoted(line.text)} has no words")
         if line.asks and all(one.asks for one in story.lines[:place]):
-            raise DataError(f"{story.place}: the question {line.text[:40]!r} comes before any sentence")
+            raise DataError(f"{story.place}: the question {quoted(line.text)} comes before any sentence")
 
 
 def _unanswered(story: Story) -> Story:

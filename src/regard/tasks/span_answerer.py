@@ -12,6 +12,7 @@ from regard.attention.record import record
 from regard.data.question_batches import Encoder, QuestionBatch, read_length, together
 from regard.data.questions import Question, Span, words_in
 from regard.data.vocabulary import UNKNOWN
+from regard.errors import quoted
 from regard.models.span_reader import NOTHING, SpanReader, point
 from regard.tasks.config import check
 from regard.tasks.reading_settings import ReadingSettings
@@ -171,7 +172,7 @@ class SpanAnswerer:
     def _notes(self, question: Question) -> list[str]:
         notes = []
         if unread := self.unread(question):
-            shown = ", ".join(repr(word[:40]) for word in unread[:5]) + (" …" if len(unread) > 5 else "")
+            shown = ", ".join(quoted(word, 40) for word in unread[:5]) + (" …" if len(unread) > 5 else "")
             notes.append(f"the question has words that the model has never read: {shown}")
         if self.is_longer(question):
             notes.append(

@@ -5,7 +5,7 @@ import numpy as np
 from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import CopySettings, RepeatCopySettings
 from regard.data.chance import Chance
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 END = "end"
 
@@ -69,9 +69,9 @@ class RepeatCopy:
     def read(self, text: str) -> Item:
         times, *words = text.split() or [""]
         if not (times.isascii() and times.isdigit()) or len(times) > len(str(_MOST)) or int(times) < 1:
-            shown = repr(times if len(times) <= 40 else times[:39] + "…")
             raise DataError(
-                f"the line starts with {shown}; expected how many times the rows are to be said, 1 to {_MOST}"
+                f"the line starts with {quoted(times, 40)}; expected how many times the rows are to be said, "
+                f"1 to {_MOST}"
             )
         return self._item(read_rows(words, self.bits), int(times))
 

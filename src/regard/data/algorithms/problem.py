@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from regard.data.chance import Chance
-from regard.errors import ConfigError, DataError, nearest
+from regard.errors import ConfigError, DataError, nearest, quoted
 
 
 class Item(NamedTuple):
@@ -107,7 +107,7 @@ def read_rows(words: Sequence[str], bits: int) -> np.ndarray:
         raise DataError(f"there are no rows; each is written as {bits} bits, such as {'01' * bits:.{bits}}")
     for number, word in enumerate(words, 1):
         if len(word) != bits or set(word) - {"0", "1"}:
-            raise DataError(f"row {number} is {word[:60]!r}; expected {bits} bits, such as {'01' * bits:.{bits}}")
+            raise DataError(f"row {number} is {quoted(word)}; expected {bits} bits, such as {'01' * bits:.{bits}}")
     return np.array([[float(bit) for bit in word] for word in words], dtype=np.float32)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import PrioritySortSettings
 from regard.data.chance import Chance
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 
 class PrioritySort:
@@ -59,5 +59,5 @@ def _priority(word: str, number: int) -> float:
     except ValueError:
         value = math.nan
     if not -1 <= value <= 1:
-        raise DataError(f"row {number} has the priority {word[:60]!r}; expected a number from -1 to 1")
+        raise DataError(f"row {number} has the priority {quoted(word)}; expected a number from -1 to 1")
     return value

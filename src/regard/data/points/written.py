@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.points.problem import Problem, Set
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 _LARGEST = 1e150
 """Beyond it squares, and with them lengths and areas, are infinite in double precision."""
@@ -95,11 +95,11 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is no number") from None
+        raise ValueError(f"{quoted(text)} is no number") from None
     if not math.isfinite(value):
-        raise ValueError(f"{text[:40]!r} is no finite number")
+        raise ValueError(f"{quoted(text)} is no finite number")
     if abs(value) > _LARGEST:
-        raise ValueError(f"{text[:40]!r} is too large; numbers to {_LARGEST:g} are read")
+        raise ValueError(f"{quoted(text)} is too large; numbers to {_LARGEST:g} are read")
     return value
 
 
