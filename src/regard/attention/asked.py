@@ -32,7 +32,7 @@ class Asked(NamedTuple):
         rows: weights are made for some queries at a time.
         in_a_loop: and weighed and read as they are made, by a compiled loop.
         table: pairs × hidden units of an additive score, 0 for others.
-        products: operations of an additive score, there and back, where it goes through matrix products.
+        products: operations of an additive score, there and back, where torch's own calls do it.
         normalizer: its name.
         dropout: whether weights are dropped.
         masked: bools of the mask that the path must be drawn.
@@ -152,16 +152,20 @@ def _side(score: Any, call: Any, queries: int, keys: int) -> _Side:
 
 
 def _products(score: Any, call: Any, path: str) -> tuple[int, int] | None:
-    """None where pairs are gone through one by one. Numbers are taken for moderate: how large they are is not known."""
+    """None where a loop goes through the pairs. Numbers are taken for moderate: how large they are is not known."""
     sizes = call.sizes
     items = sizes.batch * sizes.heads
     if not isinstance(score, Additive) or path != "additive" or compiler.library("additive") is not None:
         return None
     if call.query.device.type not in ("cpu", "meta"):
         return None
-    if not additive_products.has_many(items, sizes.queries, sizes.keys):
-        return None
-    return additive_products.operations(items, sizes.queries, sizes.keys, score.hidden_dim)
+    lengths = items, sizes.queries, sizes.keys
+    there, back = additive_products.operations(*lengths, score.hidden_dim)
+    pairs = math.prod(lengths) * score.hidden_dim  # a sum there, and three back, where there are few
+    return (
+        there if additive_products.has_many(*lengths, backward=False) else 2 * pairs,
+        back if additive_products.has_many(*lengths, backward=True) else 6 * pairs,
+    )
 
 
 def _bias(call: Any, wide: int) -> tuple[int, int]:

@@ -2,8 +2,9 @@
 
 tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
 position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
-blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does the same where there is a compiler;
-without one, many pairs of moderate numbers go through matrix products (`additive_products.py`).
+blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does so where there is a compiler;
+without one, torch's own operations do (`additive_blocks.py`), or, of many pairs of moderate numbers, matrix products
+(`additive_products.py`).
 
 Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
 perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,
@@ -13,8 +14,7 @@ inf are wide) goes through blocks of σ(2 (a + b)) itself.
 
 import ctypes
 import functools
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -23,37 +23,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from regard.kernels import additive_keys, additive_products, compiler
+from regard.kernels import additive_blocks, additive_keys, additive_products, compiler
 from regard.kernels.additive_step import FAINT, step_scores
 from regard.kernels.again import apart
 from regard.kernels.calls import is_real
 from regard.kernels.pages import in_large_pages
-
-_BLOCK = 2**18
-"""Pairs × hidden units that are held at once: a mebibyte of float32."""
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
 
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
-
-# The widest narrow side, and where the other one may be cut off.
-_REACH = {torch.float32: (17.0, 26.5), torch.float64: (160.0, 180.0)}
-
-
-class _Sides(NamedTuple):
-    """What the pairs of some items are made from.
-
-    Attributes:
-        query: `e^(−2a)`, `(items, queries, hidden)`, or a where `exponential` is false.
-        key: `e^(−2b)`, `(items, keys, hidden)`, or b.
-        exponential: whether products may be taken.
-    """
-
-    query: Tensor
-    key: Tensor
-    exponential: bool
 
 
 class _Kept(NamedTuple):
@@ -170,9 +150,9 @@ class _Scores(torch.autograd.Function):
         elif kept is None and additive_products.serves(query, key, vector, backward=True):
             return additive_products.gradients(query, key, vector, given)
         else:
-            into_query, into_key, into_vector = _backward_blocks(query, key, kept, given)
+            into_query, into_key, into_vector = additive_blocks.gradients(*_flat(query, key, kept, given))
             slope = 4 * vector
-            into_query.mul_(slope), into_key.mul_(slope)
+            into_query, into_key = into_query.mul_(slope).view(query.shape), into_key.mul_(slope).view(key.shape)
         return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
 
 
@@ -185,109 +165,23 @@ def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[T
             found = additive_products.scores(query, key, vector)
         if found is not None:
             return found, None
-    if run is None and kept is not None and key.shape[-2] * len(vector) <= _BLOCK:
-        left = _exponential(query, _REACH[query.dtype][1])
-        return step_scores(left.contiguous(), kept, vector.contiguous()), kept
-    scores = query.new_empty(*query.shape[:-1], key.shape[-2])
     if run:
+        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         a, b, v = padded(query), padded(key), padded(vector)
         run(*sizes(a, b), *addresses(a, b, kept, v, scores))
         return scores, kept
     vector = vector.contiguous()
-    for ratio, (to,) in _blocks(query, key, kept, _BLOCK, scores.view(-1, *scores.shape[-2:])):
-        torch.mv(ratio.view(-1, len(vector)), vector, out=to.view(-1))
-    return scores.mul_(2).sub_(vector.sum()), kept
+    if kept is not None and key.shape[-2] * len(vector) <= additive_blocks.BLOCK:
+        left = additive_blocks.exponential(query, additive_blocks.REACH[query.dtype][1])
+        return step_scores(left.contiguous(), kept, vector), kept
+    a, b, c = _flat(query, key, kept)
+    scores = additive_blocks.scores(a, b, vector, c).mul_(2).sub_(vector.sum())
+    return scores.view(*query.shape[:-1], key.shape[-2]), kept
 
 
-def _backward_blocks(query: Tensor, key: Tensor, kept: Tensor | None, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums of g r (1 − r) over keys and over queries, and of g r over both, for r = σ(2 (a + b))."""
-    into_query, into_key, plain = (side.new_zeros(side.shape) for side in (query, key, query))
-    cut = given.unsqueeze(-1), into_query.unsqueeze(-2), plain.unsqueeze(-2), into_key.unsqueeze(-3)
-    held = query.new_empty(0)
-    # Products with the vectors g would save a pass; as torch has them, they take longer than the pass and the sum.
-    for ratio, (g, to_query, to_plain, to_key) in _blocks(
-        query, key, kept, _BLOCK // 2, *(one.view(-1, *one.shape[-3:]) for one in cut)
-    ):
-        if held.shape != ratio.shape:
-            held = torch.empty_like(ratio)
-        part = torch.mul(ratio, g, out=held)
-        to_plain += part.sum(2, keepdim=True)
-        part.addcmul_(part, ratio, value=-1)
-        to_query += part.sum(2, keepdim=True)
-        to_key += part.sum(1, keepdim=True)
-    return into_query, into_key, plain.flatten(0, -2).sum(0)
-
-
-def _blocks(
-    query: Tensor, key: Tensor, kept: Tensor | None, size: int, *others: Tensor
-) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """`σ(2 (a + b))` of a block of pairs, `(items, queries, keys, hidden)`, which the next block overwrites.
-
-    Args:
-        query: a.
-        key: b.
-        kept: `e^(−2b)`, faint, if it's there.
-        size: pairs × hidden units of a block.
-        others: what else is cut into blocks, `(items, queries, keys, …)`; an axis of 1 isn't.
-    """
-    query, key = query.reshape(-1, *query.shape[-2:]), key.reshape(-1, *key.shape[-2:])
-    (items, queries, hidden), keys = query.shape, key.shape[1]
-    columns = min(keys, max(1, size // hidden))
-    rows = min(queries, max(1, size // (columns * hidden)))
-    rows = -(-queries // -(-queries // rows))  # no short last block
-    several = min(items, max(1, size // (rows * columns * hidden))) if rows == queries and columns == keys else 1
-    held, one = query.new_empty(several * rows * columns * hidden), query.new_ones(())
-    ratio, clear = held[:0], 1.0
-    if kept is not None:  # few queries, whose exponentials are made at once
-        clear /= FAINT[kept.dtype]
-        query, key = _exponential(query, _REACH[query.dtype][1]), kept.view(key.shape)
-    for left, right, *some in zip(*(_cut(tensor, several, 0, items) for tensor in (query, key, *others)), strict=True):
-        sides = _sides(left, right) if kept is None else _Sides(left, right, True)
-        cut = sides.query.unsqueeze(2), sides.key.unsqueeze(1), *some
-        for of_rows in zip(*(_cut(tensor, rows, 1, queries) for tensor in cut), strict=True):
-            for left, right, *rest in zip(*(_cut(tensor, columns, 2, keys) for tensor in of_rows), strict=True):
-                shape = (left.shape[0], left.shape[1], right.shape[2], hidden)
-                if ratio.shape != shape:
-                    ratio = held[: math.prod(shape)].view(shape)
-                if sides.exponential:
-                    torch.addcmul(one, right, left, value=clear, out=ratio).reciprocal_()
-                else:
-                    torch.add(left, right, out=ratio).mul_(2).sigmoid_()
-                yield ratio, rest
-
-
-def _cut(tensor: Tensor, step: int, axis: int, size: int) -> Iterable[Tensor]:
-    if step >= size:
-        return (tensor,)
-    return tensor.split(step, axis) if tensor.shape[axis] == size else [tensor] * -(-size // step)
-
-
-# --- the two sides --------------------------------------------------------------------------------------------------
-
-
-def _sides(query: Tensor, key: Tensor) -> _Sides:
-    """What the pairs of these queries and keys are made from; see the head of this file. The loop does it likewise."""
-    reach, cut = _REACH[query.dtype]
-    if _is_narrow(key, reach):
-        return _Sides(_exponential(query, cut), _exponential(key, reach), True)
-    if _is_narrow(query, reach):
-        return _Sides(_exponential(query, reach), _exponential(key, cut), True)
-    for here, there, swapped in ((key, query, False), (query, key, True)):
-        middle = (here.amax(-2, keepdim=True) + here.amin(-2, keepdim=True)) / 2
-        centred = here - middle
-        if _is_narrow(centred, reach):
-            narrow, other = _exponential(centred, reach), _exponential(there + middle, cut)
-            return _Sides(narrow, other, True) if swapped else _Sides(other, narrow, True)
-    return _Sides(query, key, False)  # not doubled: the largest numbers may yet cancel
-
-
-def _is_narrow(side: Tensor, reach: float) -> bool:
-    low, high = torch.aminmax(side)  # both NaN where one is, which is not at most anything
-    return -reach <= float(low) and float(high) <= reach
-
-
-def _exponential(side: Tensor, cut: float) -> Tensor:
-    return side.clamp(-cut, cut).mul_(-2).exp_()
+def _flat(*tensors: Tensor | None) -> list[Any]:
+    """With one axis of items."""
+    return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
 
 
 def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
@@ -311,7 +205,7 @@ def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
         key = padded(key)
         made = torch.empty_like(key)
         return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
-    if not _is_narrow(key, _REACH[key.dtype][0]):
+    if not additive_blocks.is_narrow(key, additive_blocks.REACH[key.dtype][0]):
         return None
     made = torch.mul(key, -2, out=in_large_pages(key.new_empty(key.shape)))
     return made.exp_().mul_(FAINT[key.dtype])

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from regard.kernels.pages import in_large_pages
 
-_LEAST, _SIDE = 2**15, 20
-"""Pairs, and queries or keys of an item, from which on products are faster than going pair by pair, measured."""
+_LEAST, _SIDE, _SIDE_BACK = 2**15, 20, 48
+"""Pairs, and queries or keys of an item forwards and backwards, from which on products are faster than pair by pair."""
 
 _BLOCK, _UNITS, _POWERS = 2**17, 32, 2**19
 """Quotients of pairs, hidden units, and their powers that are held at once, about what a core's own cache holds."""
@@ -46,9 +46,9 @@ _FAR = 24
 """Gradients whose largest number is further than so many powers of two from 1 are made as if they were near it."""
 
 
-def has_many(items: int, queries: int, keys: int) -> bool:
+def has_many(items: int, queries: int, keys: int, backward: bool) -> bool:
     """Whether there are pairs enough to be faster so than pair by pair."""
-    return min(queries, keys) >= _SIDE and items * queries * keys >= _LEAST
+    return min(queries, keys) >= (_SIDE_BACK if backward else _SIDE) and items * queries * keys >= _LEAST
 
 
 def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, int]:
@@ -79,7 +79,7 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
         vector: v.
         backward: for the gradients, whose powers are twice as high, and inverted.
     """
-    if not has_many(query.shape[:-2].numel(), query.shape[-2], key.shape[-2]):
+    if not has_many(query.shape[:-2].numel(), query.shape[-2], key.shape[-2], backward):
         return False
     least, most = _VECTOR
     if not least <= _largest(vector) <= most:
