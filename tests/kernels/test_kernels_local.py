@@ -96,8 +96,8 @@ def test_a_single_item_and_rows_that_are_all_one(way):
 
 def spied(patch, name):
     """Where a way of the bags writes its name each time that it is taken."""
-    run, taken = getattr(local._Bags, name), []
-    patch.setattr(local._Bags, name, lambda *given: taken.append(name) or run(*given))
+    run, taken = getattr(local.Bags, name), []
+    patch.setattr(local.Bags, name, lambda *given: taken.append(name) or run(*given))
     return taken
 
 

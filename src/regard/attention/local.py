@@ -22,7 +22,7 @@ from regard.attention.masks import MaskLike
 from regard.attention.normalize import Normalizer
 from regard.attention.score import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError
-from regard.kernels import local_softmax
+from regard.kernels import local_few, local_softmax
 from regard.kernels.calls import is_plain
 
 
@@ -100,6 +100,11 @@ class Predictive(nn.Module):
     def _center(self, query: Tensor, lengths: Tensor) -> Tensor:
         """S · sigmoid(vᵀ tanh(W h)). A row of padding that is not finite must not touch the gradient of W and v."""
         if is_plain(query) and query.numel():
+            if local_few.predicts_few(query, self.hidden, self.vector):
+                weights = self.hidden.weight, self.vector.weight
+                center = local_few.predict_few(query, *weights, lengths) if are_real(*weights, lengths) else None
+                if center is not None:
+                    return center
             hidden = self.hidden(query)
             if local_softmax.predicts(hidden, self.vector):
                 center = local_softmax.predict(hidden, self.vector.weight, lengths)

@@ -88,7 +88,7 @@ def against(
     if query.ndim != 3 or plain.ndim != 3:
         return "the query has heads"
     three = [one for one in (query, plain, value) if one is not None]
-    if not is_plain(query) or any(one.device.type != "cpu" or not is_real(one) for one in three):
+    if not is_plain(query) or any(not one.is_cpu or not is_real(one) for one in three):
         return "windows alone are for plain calls on a CPU"
     if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
         return "an axis has size 0, or types differ"

@@ -88,7 +88,7 @@ def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
         torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
     elif library is not None:
         _run("dots", library, rows, left, rows, first, out)
-    elif window <= _NARROW and (bags := _Bags.of(rows, first, window)) is not None:
+    elif (bags := Bags.narrow(rows, first, window)) is not None:
         out = bags.dots(left)
     elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
         asked = blocks.sorted(left)
@@ -96,7 +96,7 @@ def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
             products = _wide(rows[of]) @ asked[block].mT  # twice as fast as its transpose
             torch.gather(products.mT, -1, places, out=out[block])
         out = blocks.unsorted(out)
-    elif (bags := _Bags.of(rows, first, window)) is not None:
+    elif (bags := Bags.of(rows, first, window)) is not None:
         out = bags.dots(left)
     else:
         for part, some in _copied(rows, first, window):
@@ -113,14 +113,14 @@ def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
         torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
     elif library is not None:
         _run("mix", library, rows, weights, rows, first, out)
-    elif narrow and (bags := _Bags.of(rows, first, window)) is not None:
+    elif narrow and (bags := Bags.of(rows, first, window)) is not None:
         out = bags.mix(weights)
     elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
         weights = blocks.sorted(weights)
         for block, of, places in blocks:
             torch.mm(blocks.among(weights[block], of, places), _wide(rows[of]), out=out[block])
         out = blocks.unsorted(out)
-    elif (bags := _Bags.of(rows, first, window)) is not None:
+    elif (bags := Bags.of(rows, first, window)) is not None:
         out = bags.mix(weights)
     else:
         for part, some in _copied(rows, first, window):
@@ -229,7 +229,7 @@ _DOTS = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", No
 """An operation of torch's own use, with whose absence one can live."""
 
 
-class _Bags(NamedTuple):
+class Bags(NamedTuple):
     """Windows as torch's sums of words' vectors have them: a matrix of all rows, and which of them each window holds.
 
     Attributes:
@@ -237,17 +237,30 @@ class _Bags(NamedTuple):
         places: of the windows' rows among these, one window after the other.
         begins: of the windows among the places.
         shape: batch, queries, window.
+        lie: how the rows of the items do: shape and strides.
     """
 
     rows: Tensor
     places: Tensor
     begins: Tensor
     shape: tuple[int, int, int]
+    lie: tuple[tuple[int, ...], tuple[int, ...]]
 
     @staticmethod
-    def of(rows: Tensor, first: Tensor, window: int) -> "_Bags | None":
+    def narrow(rows: Tensor, first: Tensor, window: int) -> "Bags | None":
+        """Of windows that are faster one by one than in blocks or with all rows."""
+        few = window <= _NARROW and not is_dense(first.shape[1], rows.shape[1], window)
+        return Bags.of(in_rows(rows), first, window) if few else None
+
+    def of_others(self, rows: Tensor) -> "Bags | None":
+        """The same windows of float32 rows that lie as these do; None where they lie otherwise."""
+        alike = rows.dtype is torch.float32 and (rows.shape, rows.stride()) == self.lie and not rows.is_neg()
+        return self._replace(rows=rows.as_strided(self.rows.shape, self.rows.stride())) if alike else None
+
+    @staticmethod
+    def of(rows: Tensor, first: Tensor, window: int) -> "Bags | None":
         """None where there is nothing to add up, it would be added up in half precision, or torch has no such sums."""
-        (batch, count, width), (item, row, _) = rows.shape, rows.stride()
+        lie = (batch, count, width), (item, row, _) = rows.shape, rows.stride()
         if not (first.numel() and width and _DOTS and rows.dtype in (torch.float32, torch.float64)):
             return None
         if item % width or row % width:
@@ -257,7 +270,7 @@ class _Bags(NamedTuple):
         places = (start[..., None] + row * np.arange(window)).reshape(-1)
         begins = np.arange(0, places.size, window)
         matrix = rows.as_strided(((batch - 1) * item + (count - 1) * row + 1, width), (width, 1))
-        return _Bags(matrix, torch.from_numpy(places), torch.from_numpy(begins), (*first.shape, window))
+        return Bags(matrix, torch.from_numpy(places), torch.from_numpy(begins), (*first.shape, window), lie)
 
     def dots(self, left: Tensor) -> Tensor:
         """Of each query and the rows of its window: what torch has for the gradient of the weights in `mix`."""
