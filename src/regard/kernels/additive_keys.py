@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
+
+from regard.kernels.remembered import Remembered
 
 
 class Gathered:
@@ -31,7 +32,7 @@ class Gathered:
         return self._tables.pop(torch._C._current_graph_task_id(), None)
 
 
-_made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_made: Remembered[tuple[Gathered, Tensor]] = Remembered()
 
 
 def ticket_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
@@ -42,10 +43,10 @@ def ticket_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
     if not torch.is_grad_enabled() or key.grad_fn is None:
         return None
     found = _made.get(key)
-    if found is None or found[0] != key._version:
+    if found is None:
         gathered = Gathered()
-        _made[key] = found = key._version, gathered, _Ticket.apply(gathered, key)
-    return found[1:]
+        found = _made.keep(key, (gathered, _Ticket.apply(gathered, key)))
+    return found
 
 
 class _Ticket(torch.autograd.Function):
