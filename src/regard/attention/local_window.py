@@ -17,7 +17,7 @@ from regard.attention.attended import Attended, Source
 from regard.attention.checks import are_real, checked_bias, checked_sizes
 from regard.attention.functional import check_width, wide
 from regard.attention.masks import Mask, MaskLike, Sizes, around, as_mask, padding
-from regard.attention.normalize import Normalizer, Softmax
+from regard.attention.normalize import Normalizer, is_softmax
 from regard.attention.refocus import gaussian_window
 from regard.attention.score import Additive, Bound, Dot, DotProduct, General, Location, Prepared, ScaledDot, Score
 from regard.kernels import local, local_softmax, rows
@@ -180,7 +180,7 @@ def attend_in_window(
     if (
         (mask is None and bias is None and dropout == 0 and value is not None)
         and isinstance(score, DotProduct)
-        and _is_softmax(normalizer)
+        and is_softmax(normalizer)
         and local_softmax.serves(query, ready.projected, value, focus.center)
     ):
         return _at_once(query, ready, value, focus, score, normalizer)
@@ -242,13 +242,6 @@ def _at_once(
 
 
 _LINEAR = (Dot, ScaledDot, General)
-
-
-def _is_softmax(normalizer: Normalizer) -> bool:
-    """Whether it is softmax and no more, of which nobody listens to calls."""
-    if type(normalizer) is not Softmax or isinstance(normalizer.temperature, Tensor):
-        return False
-    return normalizer.temperature == 1.0 and not is_hooked(normalizer)
 
 
 def _refocused(weights: Tensor, found: Places, focus: Focus) -> Tensor:
