@@ -22,10 +22,14 @@ def sides(items, queries, keys, dtype=torch.float64, scale=1.0):
     return [scale * torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
 
 
+def slope(dtype=torch.float64):
+    return torch.linspace(-1, 2, 17, dtype=dtype)
+
+
 def plain(query, key, given):
     ratio = torch.sigmoid(2 * (query.unsqueeze(2) + key.unsqueeze(1)).double())
     both = given.double().unsqueeze(-1) * ratio
-    part = both * (1 - ratio)
+    part = both * (1 - ratio) * slope()
     return ratio, part.sum(2), part.sum(1), both.sum((0, 1, 2))
 
 
@@ -36,7 +40,7 @@ def test_sums_are_those_of_all_pairs(small, sizes, dtype, bound):
     ratio, *sums = plain(query, key, given)
     found = additive_blocks.scores(query, key, vector, None)
     torch.testing.assert_close(found.double(), ratio @ vector.double(), rtol=bound, atol=bound)
-    for ours, theirs in zip(additive_blocks.gradients(query, key, None, given), sums, strict=True):
+    for ours, theirs in zip(additive_blocks.gradients(query, key, None, given, slope(dtype)), sums, strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=bound, atol=bound)
 
 
@@ -46,10 +50,12 @@ def test_each_order_of_wide_sides(small, sizes):
     query, key, given, _ = sides(*sizes)
     for of_query, of_key in ((300, 1), (1, 300), (300, 300), (160, 170)):
         a, b = of_query * query, of_key * key
-        for ours, theirs in zip(additive_blocks.gradients(a, b, None, given), plain(a, b, given)[1:], strict=True):
+        for ours, theirs in zip(
+            additive_blocks.gradients(a, b, None, given, slope()), plain(a, b, given)[1:], strict=True
+        ):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
     shifted = key + 1000  # narrow once its middle is gone
-    found = additive_blocks.gradients(query - 1000, shifted, None, given)
+    found = additive_blocks.gradients(query - 1000, shifted, None, given, slope())
     for ours, theirs in zip(found, plain(query - 1000, shifted, given)[1:], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
 
@@ -59,7 +65,7 @@ def test_a_nan_stays_with_its_query_and_the_keys_that_it_meets(small):
     query[1, 2, 3] = torch.nan
     found = additive_blocks.scores(query, key, vector, None)
     assert found.isnan().nonzero()[:, :2].unique(dim=0).tolist() == [[1, 2]]
-    to_query, to_key, to_vector = additive_blocks.gradients(query, key, None, given)
+    to_query, to_key, to_vector = additive_blocks.gradients(query, key, None, given, slope())
     assert to_query.isnan().nonzero().tolist() == [[1, 2, 3]]
     assert to_key.isnan().nonzero().tolist() == [[1, place, 3] for place in range(5)]
     assert to_vector.isnan().nonzero().tolist() == [[3]]

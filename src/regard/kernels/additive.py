@@ -150,9 +150,9 @@ class _Scores(torch.autograd.Function):
         elif kept is None and additive_products.serves(query, key, vector, backward=True):
             return additive_products.gradients(query, key, vector, given)
         else:
-            into_query, into_key, into_vector = additive_blocks.gradients(*_flat(query, key, kept, given))
-            slope = 4 * vector
-            into_query, into_key = into_query.mul_(slope).view(query.shape), into_key.mul_(slope).view(key.shape)
+            a, b, c, g = _flat(query, key, kept, given)
+            into_query, into_key, into_vector = additive_blocks.gradients(a, b, c, g, 4 * vector)
+            into_query, into_key = into_query.view(query.shape), into_key.view(key.shape)
         return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
 
 

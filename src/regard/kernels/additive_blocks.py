@@ -69,14 +69,16 @@ def gradients(
     key: Float[Tensor, "items keys hidden"],
     kept: Float[Tensor, "items keys hidden"] | None,
     given: Float[Tensor, "items queries keys"],
+    slope: Float[Tensor, " hidden"],
 ) -> tuple[Float[Tensor, "items queries hidden"], Float[Tensor, "items keys hidden"], Float[Tensor, " hidden"]]:
-    """Sums of `g r (1 − r)` over keys and over queries, and of `g r` over both.
+    """Sums of `g r (1 − r)` over keys and over queries, times the slope, and of `g r` over both.
 
     Args:
         query: a, projected.
         key: b, projected.
         kept: `e^(−2b)`, faint, if it is there.
         given: g, gradients of the scores.
+        slope: of each hidden unit.
     """
     blocks, into_vector, hidden = _Blocks(query, key), query.new_zeros(query.shape[-1]), query.shape[-1]
     into_query, into_key = (in_large_pages(side.new_empty(side.shape)) for side in (query, key))
@@ -85,7 +87,7 @@ def gradients(
     cut = zip(blocks.ratios(kept), blocks.cut(given), blocks.cut(turned), *to_all, strict=True)
     whole: Tensor | None = None
     for number, (ratio, g, h, to_query, to_key) in enumerate(cut):
-        row, column = divmod(number % blocks.parts, blocks.across)
+        row, column = divmod(number % (blocks.down * blocks.across), blocks.across)
         if ratio is not whole:
             whole, flat, pairs = ratio, ratio.view(-1, hidden).T, ratio.flatten(0, 1)
             (items, rows, columns, _), by_key = ratio.shape, pairs.transpose(0, 1)
@@ -105,6 +107,10 @@ def gradients(
                 to.add_(ratio.sum(axis, keepdim=True))
             elif not done:
                 torch.sum(ratio, axis, keepdim=True, out=to)
+        if column + 1 == blocks.across:
+            to_query.mul_(slope)
+        if row + 1 == blocks.down:
+            to_key.mul_(slope)
     return into_query, into_key, into_vector
 
 
@@ -115,7 +121,7 @@ class _Blocks:
         several: how many items at once.
         rows: how many of an item's queries at once.
         columns: how many of its keys at once; if not all, rows is 1.
-        parts, across: how many blocks an item has, and how many of them one after the other have the same queries.
+        down, across: how many blocks an item has for its queries and, one after the other, for its keys.
     """
 
     def __init__(self, query: Tensor, key: Tensor) -> None:
@@ -126,8 +132,7 @@ class _Blocks:
         whole = (self.rows, self.columns) == (queries, keys)
         self.several = _even(items, BLOCK // (queries * keys * self.hidden)) if whole else 1
         self._sizes = items, queries, keys
-        self.across = -(-keys // self.columns)
-        self.parts = -(-queries // self.rows) * self.across
+        self.down, self.across = -(-queries // self.rows), -(-keys // self.columns)
 
     def ratios(self, kept: Tensor | None) -> Iterator[Tensor]:
         """σ(2 (a + b)) of each block, `(items, queries, keys, hidden)`, which the next block overwrites.

@@ -26,7 +26,7 @@ from regard.kernels.pages import in_large_pages
 _LEAST, _SIDE, _SIDE_BACK = 2**15, 20, 48
 """Pairs, and queries or keys of an item forwards and backwards, from which on products are faster than pair by pair."""
 
-_BLOCK, _UNITS, _POWERS = 2**17, 32, 2**19
+_BLOCK, _UNITS, _POWERS = 2**17, 24, 2**19
 """Quotients of pairs, hidden units, and their powers that are held at once, about what a core's own cache holds."""
 
 # Which of a group's three units are multiplied. What comes in one call of torch's stands side by side.
@@ -71,7 +71,9 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
 
 
 def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
-    """Whether no power of such numbers overflows, and there are pairs enough to be faster so than pair by pair.
+    """Whether there are pairs enough to be faster so than pair by pair, and no power of such numbers overflows.
+
+    Forwards the sides are looked at as they are gone through: see `scores`.
 
     Args:
         query: a, projected, `(…, queries, hidden)`.
@@ -84,10 +86,7 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
     least, most = _VECTOR
     if not least <= _largest(vector) <= most:
         return False
-    if backward:
-        return _largest(query) + _largest(key) <= _REACH_BACK
-    tops = float(query.amax()), float(key.amax())  # NaN where one is, which is not at most anything
-    return all(top <= _TOP for top in tops) and sum(tops) <= _TOPS
+    return not backward or _largest(query) + _largest(key) <= _REACH_BACK
 
 
 def _largest(side: Tensor) -> float:
@@ -100,7 +99,7 @@ def scores(
     key: Float[Tensor, "*lead keys hidden"],
     vector: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "*lead queries keys"] | None:
-    """`vᵀ tanh(a + b)` for each query a and key b, where `serves` takes them; None where a or b has a −inf.
+    """`vᵀ tanh(a + b)` for each query a and key b; None where a power may overflow.
 
     Args:
         query: a, projected.
@@ -121,10 +120,10 @@ def scores(
             one[0] = 1
         above = _part(weighed, tables[0].shape)
         upper, lower, right = (_matrices(one, shape[0]).split(several) for one in (above, *tables))
-        batches = [
-            (a.mT, c.mT, b, *(_part(one, (len(a), *shape[1:])) for one in held))
-            for a, c, b in zip(upper, lower, right, strict=True)
-        ]
+        pairs = [_part(one, (several, *shape[1:])) for one in held]
+        batches = [(a.mT, c.mT, b, *pairs) for a, c, b in zip(upper, lower, right, strict=True)]
+        if (last := len(right[-1])) < several:
+            batches[-1] = (*batches[-1][:3], *(one[:last] for one in pairs))
         parts = [(one[1:4].flatten(0, 1), *one[1:5].unbind(), one[2:5], one[5:]) for one in tables]
         return sides.turn(groups, width), parts, tables[0], above, batches
 
@@ -135,18 +134,21 @@ def scores(
         for chunk in sides.chunks():
             units = sides.of(chunk)
             turn, parts, left, above, batches = views(to.shape, chunk.stop - chunk.start, units.stop - units.start)
+            tops: list[float] = []
             for side, (single, first, second, third, both, others, with_first) in zip(turned, parts, strict=True):
-                torch.mm(turn, side[units], out=single).exp_()
+                tops.append(float(torch.mm(turn, side[units], out=single).amax()))
+                single.exp_()
                 torch.mul(second, third, out=both)
                 torch.mul(others, first, out=with_first)
+            # Twice a and twice b. NaN, which a turned inf is, too, is not at most anything.
+            if not (max(tops) <= 2 * _TOP and sum(tops) <= 2 * _TOPS):
+                return None
             torch.mul(left, factors[:, chunk], out=above)
             for a, c, b, n, d, s in batches:
                 torch.bmm(a, b, out=n)
                 torch.bmm(c, b, out=d)
                 s.addcdiv_(n, d)
         torch.sum(sums.view(-1, *to.shape), 0, out=to)
-    if found.isnan().any():  # of −inf, which a product with a table that is mostly 0 makes NaN everywhere
-        return None
     return found.mul_(size).view(*query.shape[:-1], key.shape[-2])
 
 
