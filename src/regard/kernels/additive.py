@@ -15,19 +15,19 @@ inf are wide) goes through blocks of σ(2 (a + b)) itself.
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.kernels import additive_blocks, additive_keys, additive_products, compiler
 from regard.kernels.additive_step import FAINT, step_scores
 from regard.kernels.again import apart
 from regard.kernels.calls import is_real
 from regard.kernels.pages import in_large_pages
+from regard.kernels.remembered import Remembered
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
@@ -35,28 +35,9 @@ _LEAST, _LEAST_COMPILED = 2**19, 2**16
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
 
-
-class _Kept(NamedTuple):
-    """What is kept of keys between the steps of a decoder, while the keys are alive and unchanged.
-
-    Changes are those that torch counts (`tensor._version`), and other memory in its place; one through `tensor.data` or
-    another library's view of the same memory it doesn't, and nobody may make it.
-
-    Attributes:
-        version: torch's count.
-        place: where the keys lie.
-        width: hidden units, with those that the loop wants behind their end.
-        key: their exponentials, for torch's calls times `FAINT`; None where they are too wide.
-    """
-
-    version: int
-    place: int
-    width: int
-    key: Tensor | None
-
-
-_kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""Of keys, by whether it is kept for the compiled loop."""
+# Of keys, between the steps of a decoder, by whether it is for a loop: hidden units, with those that a loop wants behind
+# their end, and exponentials, None where the keys are too wide.
+_kept: dict[bool, Remembered[tuple[int, Tensor | None]]] = {True: Remembered(), False: Remembered()}
 
 
 def serves(like: Tensor, numbers: int) -> bool:
@@ -186,17 +167,12 @@ def _flat(*tensors: Tensor | None) -> list[Any]:
 
 def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
-    if key.is_inference():  # such a tensor does not count its changes
-        return _to_keep(key, compiled)
-    now = key._version, key.data_ptr(), key.shape[-1] + (_behind(key) if compiled else 0)
-    of_key: dict[bool, _Kept] | None = _kept.get(key)
-    if of_key is None:
-        _kept[key] = of_key = {}
-    kept = of_key.get(compiled)
-    if kept is None or kept[:3] != now:
+    width = key.shape[-1] + (_behind(key) if compiled else 0)
+    kept = _kept[compiled].get(key)
+    if kept is None or kept[0] != width:
         with torch.inference_mode(False):  # a later call may have gradients
-            kept = of_key[compiled] = _Kept(*now, _to_keep(key.detach(), compiled))
-    return kept.key
+            kept = _kept[compiled].keep(key, (width, _to_keep(key.detach(), compiled)))
+    return kept[1]
 
 
 def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
