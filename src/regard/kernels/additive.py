@@ -35,7 +35,7 @@ _LEAST, _LEAST_COMPILED = 2**19, 2**16
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
 
-# Of keys, between the steps of a decoder, by whether it is for a loop: hidden units, with those that a loop wants behind
+# Of keys, between the steps of a decoder, by whether it is for a loop: hidden units, with those that it wants behind
 # their end, and exponentials, None where the keys are too wide.
 _kept: dict[bool, Remembered[tuple[int, Tensor | None]]] = {True: Remembered(), False: Remembered()}
 
