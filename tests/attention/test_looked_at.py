@@ -150,7 +150,7 @@ def test_whoever_is_known_to_see_something_does(queries):
     told = []
     for one, other in itertools.combinations_with_replacement(parts, 2):
         known = seen(one & other, sizes)
-        if known.sighted:
+        if known.sighted():
             told.append(known)
             assert known.mask is None or known.mask.draw(sizes, torch.device("cpu")).any(-1).all(), (one, other)
     assert len(told) == (2 if queries == 1 else 5)

@@ -173,7 +173,7 @@ class Call(NamedTuple):
             unsafe=False,
             blocks=not loop and self._blocks(),
             bias_learned=not loop and self._learns_bias(),
-            ragged=self.seen.ragged,
+            ragged=self.seen.ragged(),
             windowed=not loop and self._is_windowed(),
             loop=loop,
         )

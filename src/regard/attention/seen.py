@@ -43,12 +43,12 @@ class Seen(NamedTuple):
     beside_causal: Mask | None
     mask: Mask | None
 
-    @property
+    # Methods and no properties: torch 2.9 takes no property of a tuple into a graph.
+
     def sighted(self) -> bool:
         """Whether it is known that each query sees some key: the first one, if there are keys."""
         return self.rest is None and self.window is None and not self.asked and not (self.lengths and 0 in self.lengths)
 
-    @property
     def ragged(self) -> bool:
         """Whether all that it hides, but for what is causal, is behind each item's own keys."""
         return self.lengths is not None and self.rest is None and self.window is None

@@ -195,7 +195,7 @@ def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Atten
         prepared=call.prepared is not None,
     )
 
-    def seen() -> Tensor | None:
+    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
         drawn = call.drawn(causal()) if lower else None
         return keep if drawn is None else drawn if keep is None else keep & drawn
 
@@ -299,10 +299,10 @@ def _dotted(
         context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
     else:
         lower = keep is None and known.causal
-        context = fused(*sides, keep=keep, bias=bias, causal=lower, scale=scale, sighted=known.sighted)
+        context = fused(*sides, keep=keep, bias=bias, causal=lower, scale=scale, sighted=known.sighted())
     context = guarding.spoil(_in(call.query.dtype, context), spoiled)
 
-    def seen() -> Tensor | None:
+    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
         # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
         if loop is None and known.rest is None and spoiled is None:
             return call.draw()
@@ -363,10 +363,10 @@ class _Again(NamedTuple):
         check_unchanged(self.counts)
 
     def weights(self) -> Tensor:
-        return self._made(self.call.normalizer)
+        return self._made(self.call.normalizer, _ALL)
 
     def log_weights(self) -> Tensor:
-        return self._made(self.call.normalizer.log_weights)
+        return self._made(self.call.normalizer.log_weights, _ALL)
 
     @property
     def statistics(self) -> Callable[[int], Statistics] | None:
@@ -376,7 +376,7 @@ class _Again(NamedTuple):
         shape = (*self.call.query.shape[:-1], self.call.sizes.keys)
         return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
 
-    def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice = _ALL) -> Tensor:
+    def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
         keep = rows.some(self.seen(), part)
         rotten = None if self.spoiled is None else self.spoiled[..., part]
         return _in(self.call.query.dtype, guarding.spoil(make(self.scores(part), keep), rotten, keep))
