@@ -40,7 +40,7 @@ def write(
     memory: FastWeights,
     key: Float[Tensor, "batch key_dim"],
     value: Float[Tensor, "batch value_dim"],
-    strength: float | Float[Tensor, "batch"] = 1.0,
+    strength: float | Float[Tensor, " batch"] = 1.0,
 ) -> FastWeights:
     """`W + β v kᵀ`: what fires together is wired together. The given memory is not changed.
 
@@ -58,7 +58,7 @@ def correct(
     memory: FastWeights,
     key: Float[Tensor, "batch key_dim"],
     value: Float[Tensor, "batch value_dim"],
-    strength: float | Float[Tensor, "batch"] = 1.0,
+    strength: float | Float[Tensor, " batch"] = 1.0,
 ) -> FastWeights:
     """`W + β (v − W k) kᵀ`, the delta rule: with a key of length 1 and β = 1 the new value takes the old one's place.
 

@@ -287,7 +287,7 @@ def window(left: int, right: int, anchor: str = "end") -> Mask:
 
 
 def around(
-    center: Float[Tensor, "batch *queries"] | Int[Tensor, "batch *queries"] | float | int, radius: float
+    center: Float[Tensor, " batch *queries"] | Int[Tensor, " batch *queries"] | float | int, radius: float
 ) -> Mask:
     """A query sees the keys no further than `radius` from its center (Luong 2015, §3.2: local-m is `around(t, D)`).
 

@@ -85,7 +85,7 @@ class MaskedBatch:
 
 
 def hide(
-    ids: Int64[Tensor, "*shape"], masking: Masking, vocabulary: int, draws: Float[Tensor, "three *shape"]
+    ids: Int64[Tensor, "*shape"], masking: Masking, vocabulary: int, draws: Float[Tensor, " three *shape"]
 ) -> tuple[Int64[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
     """Choose pieces to be told, and hide them: as [MASK], as another piece, or not at all.
 

@@ -28,7 +28,7 @@ class Forbidden:
         self._choices = -1
         self._masks: list[Tensor | None] = []
 
-    def mask(self, logits: Float[Tensor, "rows choices"], steps: int) -> Bool[Tensor, "choices"] | None:
+    def mask(self, logits: Float[Tensor, "rows choices"], steps: int) -> Bool[Tensor, " choices"] | None:
         """True where an id may not be chosen after that many steps; None where all may.
 
         Raises:
@@ -65,7 +65,7 @@ class Chosen(NamedTuple):
 
 
 def highest(
-    scores: Float[Tensor, "rows choices"], count: int, banned: Bool[Tensor, "choices"] | None = None
+    scores: Float[Tensor, "rows choices"], count: int, banned: Bool[Tensor, " choices"] | None = None
 ) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
     """Each row's `count` highest scores, highest first, and their ids; of equal ones the lower ids (unlike `topk`).
 
@@ -91,7 +91,7 @@ def highest(
 
 
 def expand(
-    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, "choices"] | None, totals: np.ndarray, beam: int
+    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, " choices"] | None, totals: np.ndarray, beam: int
 ) -> Chosen:
     """The `beam` most probable continuations of each item; ties go to the lower id, then to the lower parent.
 
@@ -119,7 +119,7 @@ def expand(
 
 def draw(
     logits: Float[Tensor, "rows choices"],
-    banned: Bool[Tensor, "choices"] | None,
+    banned: Bool[Tensor, " choices"] | None,
     totals: np.ndarray,
     uniforms: np.ndarray,
     settings: SearchSettings,

@@ -28,8 +28,8 @@ def search(
     begin: int | Int[Tensor, "batch prompt"],
     end: int | None,
     settings: SearchSettings | None = None,
-    limits: Sequence[int] | Int[Tensor, "batch"] | None = None,
-    source_lengths: Sequence[int] | Int[Tensor, "batch"] | None = None,
+    limits: Sequence[int] | Int[Tensor, " batch"] | None = None,
+    source_lengths: Sequence[int] | Int[Tensor, " batch"] | None = None,
     indices: Sequence[int] | None = None,
     forbidden: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:

@@ -30,7 +30,7 @@ def serves(logits: Tensor, banned: Tensor | None) -> bool:
 
 
 def first(
-    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, "choices"] | None
+    logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, " choices"] | None
 ) -> tuple[Int[np.ndarray, "rows 1"], Float64[np.ndarray, "rows 1"]] | None:
     """Each row's first of the largest logits that are not banned, and its log-probability among all, in nats.
 

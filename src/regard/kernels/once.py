@@ -42,7 +42,7 @@ def once(what: str) -> Callable[[Backward], Backward]:
     return decorate
 
 
-def none_of(*given: Float[Tensor, "_ *_"]) -> Float[Tensor, " 0"]:
+def none_of(*given: Float[Tensor, " _ *_"]) -> Float[Tensor, " 0"]:
     """Not one of their numbers: it holds no memory, and still depends on them. Made before the function is applied."""
     return torch.cat([one[:0].flatten() for one in given])
 
