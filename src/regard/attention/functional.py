@@ -86,9 +86,16 @@ def additive_pairs(
     return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
 
 
-def _are_alike(*tensors: Tensor) -> bool:
+def _are_alike(first: Tensor, *others: Tensor) -> bool:
     """Of one device and, once widened, of one type: what else they may be, torch's own operations judge."""
-    return len({(one.device, torch.promote_types(one.dtype, torch.float32)) for one in tensors}) == 1
+    return all(
+        one.device == first.device and (one.dtype == first.dtype or _widened(one.dtype) == _widened(first.dtype))
+        for one in others
+    )
+
+
+def _widened(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _additive_formula(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
