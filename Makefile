@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint docs benchmarks clean
+.PHONY: demo test test-slow lowest lint docs benchmarks clean
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "regard needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
@@ -24,6 +24,13 @@ test: lint
 test-slow: .venv/.installed
 	$(BIN)/python -m pytest -m slow
 
+# The tests with the lowest versions that pyproject.toml allows, in an environment of their own: several GB.
+lowest:
+	$(PYTHON) -m venv --clear .venv-lowest
+	sed -n 's/^ *"\([A-Za-z0-9-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml | sort -u > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 --dist worksteal
+
 docs: .venv/.installed
 	$(BIN)/python -m regard.attention.family_page docs
 	$(BIN)/python -m regard.worked.page docs
@@ -35,4 +42,4 @@ benchmarks: .venv/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/translate.py
 
 clean:
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest dist build .pytest_cache .mypy_cache .ruff_cache

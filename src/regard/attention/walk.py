@@ -228,7 +228,7 @@ def _linear(call: Call) -> Attended:
             keep = drawn if keep is None else keep & drawn
     lower = [mask for mask in masks if isinstance(mask, Causal)]
     three, phi = (call.query, call.key, call.value), call.score.feature_map
-    context = linear_attention(*three, feature_map=phi, causal=bool(lower), keep=keep)
+    context = linear_attention(*three, feature_map=phi, causal=len(lower) > 0, keep=keep)
     # The weights are made under the padding of now, whatever becomes of the caller's lengths.
     padded = [] if keep is None else [padding(keep=keep.clone())]
     again = joined([*lower, *padded])
