@@ -115,3 +115,16 @@ def test_windows_of_values_that_lie_as_the_keys_do_or_otherwise(dtype):
     otherwise = value.transpose(0, 1).contiguous().transpose(0, 1), torch._neg_view(-value), value[..., :17]
     assert all(bags.of_others(one) is None for one in otherwise)
     assert local.Bags.narrow(key, first, local._NARROW + 1) is None
+
+
+@pytest.mark.parametrize("between", (0, 7, 5))
+def test_keys_and_values_side_by_side_with_more_between_them(between):
+    # Rows whose distance is no multiple of their width are copied; the values that lie likewise were read as the copy.
+    torch.manual_seed(0)
+    made, query = LocalAttention("dot", 2.0), torch.randn(3, 2, 7)
+    both = torch.randn(3, 23, 14 + between)
+    key, value = both[..., :7], both[..., 7:14]
+    with torch.no_grad():
+        wanted = made(query, key.contiguous(), value.contiguous(), lengths=LENGTHS, positions=9).context
+        found = made(query, key, value, lengths=LENGTHS, positions=9).context
+    torch.testing.assert_close(found, wanted)
