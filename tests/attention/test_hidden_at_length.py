@@ -121,6 +121,31 @@ def test_prepared_keys_and_three_axes():
             torch.testing.assert_close(attended.weights, expected.weights)
 
 
+def test_weights_are_those_of_the_mask_as_it_was():
+    """The caller's own tensor of bools may be another by then, as a pointer's is."""
+    clean, filled = (given(MASKS["lengths"], fill) for fill in (0.0, torch.nan))
+    expected = regard.attend(*clean, mask=masks.padding(LENGTHS) & masks.keep(KEPT)).weights
+    bools = KEPT.clone()
+    attended = regard.attend(*filled, mask=masks.padding(LENGTHS) & masks.keep(bools))
+    bools.fill_(False)
+    torch.testing.assert_close(attended.weights, expected)
+
+
+@pytest.mark.parametrize("mask", ("ragged", "an empty item"))
+@pytest.mark.parametrize("score", ("scaled_dot", "cosine"))
+@pytest.mark.parametrize("now", (False, True))
+def test_gradients_through_weights_beside_statistics(now, score, mask):
+    """Which look ahead at what the loop will read, and find it safe where what is hidden is not."""
+    found = []
+    for fill in (0.0, torch.nan):
+        inputs = given(MASKS[mask], fill)
+        attended = regard.attend(*inputs, score=SCORES[score](), mask=MASKS[mask], weights=now, statistics=2)
+        above = torch.arange(attended.weights.numel(), dtype=torch.float64).sin().view_as(attended.weights)
+        found.append((attended.weights, *torch.autograd.grad((attended.weights * above).sum(), inputs[:2])))
+    for clean, filled in zip(*found, strict=True):
+        torch.testing.assert_close(filled, clean, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("top", (0, 3))
 def test_statistics_now_and_later(top):
     mask = masks.ragged(LENGTHS)

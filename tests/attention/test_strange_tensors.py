@@ -220,6 +220,20 @@ def test_a_mask_of_a_class_that_holds_its_numbers_elsewhere(name, mask):
 
 
 @pytest.mark.parametrize("dropout", (0.0, 1.0))
+def test_a_mask_of_such_a_class_beside_what_is_not_read_behind_lengths(dropout):
+    """Such a mask keeps the call from the loop, which wouldn't have read it."""
+    clean, filled = inputs(), inputs()
+    hidden = torch.arange(QUERIES) >= 17
+    for one in filled:
+        one[0, :, hidden] = torch.nan
+    lengths = masks.ragged(torch.tensor([17, QUERIES]))
+    wanted = expected(*clean, mask=lengths & HIDING["bools"](lambda same: same), dropout=dropout)
+    found = regard.attend(*filled, mask=lengths & HIDING["bools"](wrapped), dropout=dropout)
+    torch.testing.assert_close(unwrapped(found.context), wanted, rtol=1e-4, atol=1e-5)
+    assert unwrapped(found.weights).isfinite().all()
+
+
+@pytest.mark.parametrize("dropout", (0.0, 1.0))
 def test_a_bias_of_a_class_that_holds_its_numbers_elsewhere(dropout):
     given, bias = inputs(), torch.randn(QUERIES, QUERIES, generator=torch.Generator().manual_seed(1))
     wanted = expected(*given, bias=bias, dropout=dropout)

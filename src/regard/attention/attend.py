@@ -117,7 +117,7 @@ def explain(
     With `cost=True` also how many operations and how much memory it would take, and the explicit path beside it.
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
-    choice, guarded, _ = call.choose()
+    choice, guarded, *_ = call.choose()
     if not cost:
         return Explanation(choice.path, choice.reasons, guarded)
     return Explanation(choice.path, choice.reasons, guarded, *costs(call, choice.path))

@@ -80,11 +80,13 @@ class Chosen(NamedTuple):
         choice: its path.
         guarded: hidden content must be guarded against while walking it.
         looks: nobody has looked at the call's numbers yet: its loop has to.
+        unread: what is hidden may hold anything, for the loop does not read it.
     """
 
     choice: dispatch.Choice
     guarded: bool
     looks: bool
+    unread: bool
 
 
 class Call(NamedTuple):
@@ -180,10 +182,12 @@ class Call(NamedTuple):
         choice = dispatch.choose(facts)
         in_loop = looks and choice.path == "compiled" and self._loop_looks()
         if not looks or (in_loop and not ahead):
-            return Chosen(choice, blind, in_loop)
-        if self._is_safe() or (in_loop and self._is_read_safely()):
-            return Chosen(choice, False, False)
-        return Chosen(dispatch.choose(facts._replace(unsafe=True)), True, False)
+            return Chosen(choice, blind, in_loop, in_loop)
+        if self._is_safe():
+            return Chosen(choice, False, False, False)
+        if in_loop and self._is_read_safely():
+            return Chosen(choice, False, False, True)
+        return Chosen(dispatch.choose(facts._replace(unsafe=True)), True, False, False)
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""

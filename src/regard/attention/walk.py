@@ -46,7 +46,7 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
 
 def _walked(call: Call, at_once: bool, top: int | None, ahead: bool) -> Attended | None:
     """None if the call has to be looked at ahead."""
-    choice, guarded, looks = call.choose(ahead=ahead)
+    choice, guarded, looks, unread = call.choose(ahead=ahead)
     keep = _drawn_for(choice, call, guarded)
     if not at_once:
         warn_of_memory(choice, call, keep, stacklevel=5)
@@ -61,7 +61,7 @@ def _walked(call: Call, at_once: bool, top: int | None, ahead: bool) -> Attended
     elif choice.path in ("explicit", "additive"):
         attended = _explicit(clean, keep, spoiled)
     else:
-        attended = _dotted(clean, choice.path, keep, spoiled, top, dot.Looked() if looks else None)
+        attended = _dotted(clean, choice.path, keep, spoiled, top, unread, dot.Looked() if looks else None)
     if attended is None:
         return None
     if top is not None:
@@ -249,9 +249,13 @@ def _dotted(
     keep: Tensor | None,
     spoiled: Tensor | None,
     top: int | None,
+    unread: bool = False,
     looked: dot.Looked | None = None,
 ) -> Attended | None:
-    """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe."""
+    """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe.
+
+    What is hidden and `unread` may hold anything, but in the loop it is of no account.
+    """
     assert isinstance(call.score, DotProduct) and call.value is not None
     if path == "compiled":
         left, right, factor, directions = call.score.loop_form(call.query, call.key, call.prepared)
@@ -272,6 +276,9 @@ def _dotted(
         if looked is not None:
             return None
         whole = call.draw()
+        if unread and whole is not None:
+            clean, spoiled = _guarded(call, whole)
+            return _explicit(clean, whole, spoiled)
         return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
     if loop is not None:
         visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
@@ -313,9 +320,8 @@ def _dotted(
     def scores(part: slice) -> Tensor:
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
         asked, heard, prepares = left, right, call
-        # What is hidden the loop did not read.
-        if looked is not None and not (is_readable(left) and guarding.is_safe(left, right)):
-            drawn = call.draw()
+        if unread and not (is_readable(left) and guarding.is_safe(left, right)):
+            drawn = seen()  # and not what the caller's mask has become
             assert drawn is not None
             asked, heard, *_ = guarding.guard(left, right, None, drawn)
             prepares = call._replace(key=heard)
