@@ -99,6 +99,34 @@ def test_second_derivatives_where_a_side_is_constant(loop, constant):
     assert torch.autograd.gradgradcheck(scores, made, fast_mode=True)
 
 
+def test_many_gradients_at_once(loop):
+    query, key, vector = sides(2, 3, 5, 16)
+    for keys, prepared in ((key, False), (key * 1, True)):  # keys of a decoder have a common table of gradients
+        scores = additive.additive_scores(query, keys, vector, formula, prepared)
+        above = torch.randn(2, *scores.shape, dtype=torch.float64)
+        asked = query, key, vector
+        many = torch.autograd.grad(scores, asked, above, is_grads_batched=True, retain_graph=True)
+        each = [torch.autograd.grad(scores, asked, one, retain_graph=True) for one in above]
+        for found, wanted in zip(many, map(torch.stack, zip(*each, strict=True)), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("prepared", (False, True))
+@pytest.mark.parametrize("negated", range(4))
+def test_negated_views_are_negated(loop, negated, prepared):
+    """Query, key, vector, and what comes back; the loops read memory where torch wrote no negated numbers yet."""
+    given = [one.detach() for one in sides(2, 3, 5, 16)]
+    above = torch.randn(2, 3, 5, dtype=torch.float64)
+    results = []
+    for changed in (None, negated):
+        asked = [one.clone().requires_grad_() for one in given]
+        seen = [torch._neg_view(-one) if place == changed else one for place, one in enumerate([*asked, above])]
+        scores = additive_pairs(*seen[:3], prepared=prepared)
+        results.append([scores, *torch.autograd.grad(scores, asked, seen[3])])
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 def test_mixed_types_are_left_to_torch(loop):
     """The loop reads memory by one type: of another one it would read nonsense."""
     query, key, vector = (side.detach() for side in sides(2, 3, 5, 7))

@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.kernels import additive_blocks, additive_keys, additive_products, compiler
 from regard.kernels.additive_step import FAINT, step_scores
 from regard.kernels.again import apart
-from regard.kernels.calls import is_real
+from regard.kernels.calls import are_numbers, is_real
 from regard.kernels.pages import in_large_pages
 from regard.kernels.remembered import Remembered
 
@@ -109,11 +109,13 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, kept = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a derivative of this one is wanted
-            query, key, vector = apart(query, key, vector)
-            scores = ctx.formula(query, key, vector)
+        given, create = given.resolve_neg(), torch.is_grad_enabled()
+        if create or not are_numbers(given):  # somebody will differentiate or map this
+            with torch.enable_grad():
+                query, key, vector = apart(query, key, vector)
+                scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
-            found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
+            found = iter(torch.autograd.grad(scores, wanted, given, create_graph=create))
             return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
         given = given.contiguous()
         run = loop("additive", "backward", query.dtype) if ctx.compiled else None
@@ -228,7 +230,7 @@ def addresses(*tensors: Tensor | None) -> tuple[int | None, ...]:
 def padded(rows: Tensor) -> Tensor:
     """Rows of whole vectors, as wide as any processor's: 0 behind their end."""
     more = _behind(rows)
-    return F.pad(rows, (0, more)) if more else rows.contiguous()
+    return F.pad(rows, (0, more)) if more else rows.resolve_neg().contiguous()
 
 
 def _behind(rows: Tensor) -> int:

@@ -179,7 +179,7 @@ def gradients(
     into_chunks = into_vector.split([len(exponents) * (chunk.stop - chunk.start) for chunk in chunks])
     *tables_of, held_queries, held_keys, held = sides.hold(*sides.room * 2, sides.quotients)
     # A half of every power on one side, for h has halves; and what divided by these gives the inverse powers.
-    shifts, squares = vector.new_tensor([[-math.log(2), 0], [0.25, 1]])
+    shifts, squares = given.new_tensor([[-math.log(2), 0], [0.25, 1]])
 
     @functools.lru_cache(maxsize=1)  # two would write over each other's ones
     def views(shape: tuple[int, ...], groups: int, width: int) -> tuple[Any, ...]:
