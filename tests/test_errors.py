@@ -3,9 +3,14 @@
 import pytest
 
 from regard.data.algorithms.problem import read_rows
+from regard.data.babi import Line, Story
+from regard.data.labelled import Labelled, labels_of
 from regard.data.pharaoh import parse_pharaoh
+from regard.data.questions import questions_of
+from regard.data.story_batches import Vocabulary
 from regard.data.units import normalize
 from regard.errors import DataError, nearest, quoted
+from regard.tasks.classification_data import numbered
 
 LONG = "x" * 5000
 
@@ -23,6 +28,10 @@ def test_what_is_quoted_is_cut_and_says_so():
         lambda: read_rows([LONG], 3),
         lambda: normalize(LONG + "\ud800"),
         lambda: parse_pharaoh(LONG, first=0),
+        lambda: labels_of([Labelled("a", LONG, "it")]),
+        lambda: numbered([Labelled("a", LONG, "it")], ["b"]),
+        lambda: Vocabulary((), ("b",)).number(LONG, "it"),
+        lambda: questions_of(Story((Line("A went."), Line("Where is A?", True, LONG)), "it")),
     ],
 )
 def test_a_long_text_is_cut_in_an_error(read):

@@ -62,11 +62,13 @@ def labels_of(sentences: list[Labelled]) -> list[str]:
     """
     labels = sorted({one.label for one in sentences})
     if len(labels) < 2:
-        raise DataError(f"every sentence has the label {labels[0]!r}; at least two labels are needed to tell apart")
+        raise DataError(
+            f"every sentence has the label {quoted(labels[0])}; at least two labels are needed to tell apart"
+        )
     if len(labels) > _MOST_LABELS:
         raise DataError(
-            f"{len(labels)} different labels, such as {labels[0]!r}: that many are surely no labels; name the column "
-            "of the labels: data.columns=[2,1] where it comes first"
+            f"{len(labels)} different labels, such as {quoted(labels[0])}: that many are surely no labels; name the "
+            "column of the labels: data.columns=[2,1] where it comes first"
         )
     return labels
 

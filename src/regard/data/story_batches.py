@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.data.babi import Line, Story
 from regard.data.chance import Chance
 from regard.data.vocabulary import PADDING, UNKNOWN
-from regard.errors import DataError, RunError, nearest
+from regard.errors import DataError, RunError, nearest, quoted
 from regard.files import write_json
 
 KINDS = 4
@@ -83,7 +83,7 @@ class Vocabulary:
         """
         if answer not in self._numbers:
             near = nearest(answer, self._numbers)
-            raise DataError(f"{place}: the answer {answer!r} does not occur in training.{near}")
+            raise DataError(f"{place}: the answer {quoted(answer)} does not occur in training.{near}")
         return self._numbers[answer]
 
     def save(self, folder: Path) -> None:

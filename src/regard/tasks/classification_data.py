@@ -11,7 +11,7 @@ from regard.data.labelled_settings import ClassificationData
 from regard.data.sentences import SentenceBatches
 from regard.data.settings import Part
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from regard.errors import DataError, nearest
+from regard.errors import DataError, nearest, quoted
 from regard.files import read_json, write_json
 from regard.tasks.classification_settings import ClassificationSettings
 
@@ -114,6 +114,6 @@ def numbered(sentences: list[Labelled], labels: list[str]) -> list[int]:
     for one in sentences:
         if one.label not in numbers:
             raise DataError(
-                f"{one.place}: the label {one.label!r} does not occur in training.{nearest(one.label, numbers)}"
+                f"{one.place}: the label {quoted(one.label)} does not occur in training.{nearest(one.label, numbers)}"
             )
     return [numbers[one.label] for one in sentences]
