@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regard.attention.masks import Mask
 
 Shape = Annotated[str, typer.Option(help="Shape, as in 2,8,100,64 (batch, heads, positions, width) or 2,100,64.")]
+Key = Annotated[str | None, typer.Option(help="Shape of the key; the query's if not given.")]
 Value = Annotated[str | None, typer.Option(help="Shape of the value; the key's if not given, none for a pointer.")]
 ScoreName = Annotated[str, typer.Option("--score", help="A score, with options as in general(rank=16).")]
 NormalizerName = Annotated[str, typer.Option("--normalizer", help="A normalizer, as in softmax(temperature=0.5).")]
@@ -50,7 +51,7 @@ _MOST = 2**60
 )
 def explain(
     query: Shape = "2,8,100,64",
-    key: Shape = "2,8,100,64",
+    key: Key = None,
     value: Value = None,
     score: ScoreName = "scaled_dot",
     normalizer: NormalizerName = "softmax",
@@ -71,9 +72,10 @@ def explain(
     if dtype not in kinds:
         raise ConfigError(f"no dtype is named {dtype!r}.{nearest(dtype, kinds)}")
 
-    shapes = {"--query": _sizes("--query", query), "--key": _sizes("--key", key)}
+    shapes = {"--query": _sizes("--query", query)}
+    shapes["--key"] = shapes["--query"] if key is None else _sizes("--key", key)
     if value != "none":
-        shapes["--value"] = _sizes("--value", value or key)
+        shapes["--value"] = _sizes("--value", value) if value else shapes["--key"]
     device = "cpu" if sum(map(math.prod, shapes.values())) <= _REAL else "meta"
     tensors = {name: torch.zeros(sizes, dtype=kinds[dtype], device=device) for name, sizes in shapes.items()}
     queries, keys, values = tensors["--query"], tensors["--key"], tensors.get("--value")
