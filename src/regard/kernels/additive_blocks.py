@@ -200,6 +200,7 @@ def _sides(query: Tensor, key: Tensor) -> _Sides:
 
 
 def is_narrow(side: Tensor, reach: float) -> bool:
+    """Whether all numbers are at most `reach` from 0, and none is NaN."""
     low, high = torch.aminmax(side)  # both NaN where one is, which is not at most anything
     return -reach <= float(low) and float(high) <= reach
 

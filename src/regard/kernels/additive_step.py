@@ -20,6 +20,7 @@ _BLOCK = 2**17
 """Pairs × hidden units that are held at once: half a mebibyte of float32, and as much of the next keys."""
 
 _spare: dict[torch.dtype, list[Tensor]] = {}
+"""The room of the step before, one of a type for the whole program; who takes it takes it out."""
 
 
 def step_scores(
@@ -27,7 +28,7 @@ def step_scores(
     key: Float[Tensor, "*lead keys hidden"],
     vector: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "*lead queries keys"]:
-    """`vᵀ tanh(a + b)` for each query a and key b, none of which is none.
+    """`vᵀ tanh(a + b)` for each query a and key b; no axis may have size 0.
 
     Args:
         query: `e^(−2a)`, contiguous.
