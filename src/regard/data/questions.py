@@ -110,8 +110,8 @@ def questions_of(story: Story, told: bool = True) -> list[Question]:
         answers = None if line.answer is None or not told else _everywhere(text, line.answer)
         if answers == ():
             raise DataError(
-                f"{story.place}: the answer {quoted(str(line.answer))} to {quoted(line.text)} stands nowhere before it, "
-                "and a reader that points at words (model.kind=span) cannot give it; take model.kind=sentences"
+                f"{story.place}: the answer {quoted(str(line.answer))} to {quoted(line.text)} stands nowhere before "
+                "it, and a reader that points at words (model.kind=span) cannot give it; take model.kind=sentences"
             )
         supports = tuple(facts.index(at) for at in line.supports)
         found.append(checked(Question(text, line.text, answers, sentences, supports, story.place)))
