@@ -191,13 +191,13 @@ def formula(call: Call) -> tuple[Tensor, Tensor]:
     if call.keep is not None:
         key, value = (torch.where(call.keep[:, None, :, None], rows, 0.0) for rows in (key, value))
     key, value = key.unsqueeze(2), value.unsqueeze(2)
-    early = summed(key[..., : call.early, :], value[..., : call.early, :])
+    early = summed(key[..., : call.early(), :], value[..., : call.early(), :])
     if call.memory is not None:
         early = early + call.memory.unsqueeze(2)
-    lone = _divide(torch.matmul(query[..., : call.lone, :], early))
+    lone = _divide(torch.matmul(query[..., : call.lone(), :], early))
     if not call.causal:
         return lone, early.squeeze(2)
-    pairs = query[..., call.lone :, :], key[..., call.early :, :], value[..., call.early :, :]
+    pairs = query[..., call.lone() :, :], key[..., call.early() :, :], value[..., call.early() :, :]
     context, memory = read_past(*pairs, early)
     return torch.cat((lone, context), -2), memory.squeeze(2)
 
@@ -228,7 +228,7 @@ def _run(way: str, call: Call, *tensors: Tensor | None) -> int:
     keep = None if call.keep is None else call.keep.contiguous()
     memory = None if call.memory is None else call.memory.contiguous()
     sizes = (
-        *(*call.query.shape[:4], call.key.shape[2], call.key.shape[3], call.value.shape[3], call.early, call.lone),
+        *(*call.query.shape[:4], call.key.shape[2], call.key.shape[3], call.value.shape[3], call.early(), call.lone()),
         *(call.elu, torch.get_num_threads(), *call.query.stride()[:4], *call.key.stride()[:3]),
         *(*call.value.stride()[:3], 0 if keep is None else keep.stride(0)),
     )

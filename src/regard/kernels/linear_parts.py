@@ -49,13 +49,13 @@ class Call(NamedTuple):
             keep=None if self.keep is None else self.keep[items],
         )
 
-    @property
+    # Methods and no properties: torch 2.10 and older take no property of a tuple into a graph.
+
     def early(self) -> int:
         """Keys that are before every query."""
         queries, keys = self.query.shape[-2], self.key.shape[-2]
         return max(keys - queries, 0) if self.causal else keys
 
-    @property
     def lone(self) -> int:
         """The first queries, which have no key at their position. What is neither early nor lone stands in pairs."""
         queries, keys = self.query.shape[-2], self.key.shape[-2]
@@ -102,7 +102,7 @@ class _Walk:
     """The chunks of a call: features and values, heads and items as one axis, a group's queries one after another."""
 
     def __init__(self, call: Call) -> None:
-        self.call, self.early, self.lone = call, call.early, call.lone
+        self.call, self.early, self.lone = call, call.early(), call.lone()
         self.strange = call.query.new_zeros(())  # not finite once a query or key was not
         columns = call.value.shape[-1] + 1
         sums = call.key.new_zeros(*call.key.shape[:2], call.key.shape[-1], columns)
