@@ -128,3 +128,12 @@ def test_keys_and_values_side_by_side_with_more_between_them(between):
         wanted = made(query, key.contiguous(), value.contiguous(), lengths=LENGTHS, positions=9).context
         found = made(query, key, value, lengths=LENGTHS, positions=9).context
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("grad", (False, True))
+def test_without_hidden_units_every_center_is_the_middle(grad):
+    made, query = Predictive(2.0, 19, 0).double(), drawn()[0]
+    with torch.set_grad_enabled(grad):
+        center = made(query, LENGTHS).center
+    torch.testing.assert_close(center.detach(), (LENGTHS[:, None] / 2.0).expand(3, 7).double())

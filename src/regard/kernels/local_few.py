@@ -34,7 +34,7 @@ def predicts_few(query: Tensor, layer: nn.Module, after: nn.Module) -> bool:
     assert isinstance(layer, nn.Linear) and isinstance(after, nn.Linear)
     matrix, vector = layer.weight, after.weight
     alike = all(one.is_cpu and one.dtype is query.dtype for one in (query, matrix, vector))
-    fit = query.shape[-1] == matrix.shape[1] and vector.shape == (1, len(matrix))
+    fit = query.shape[-1] == matrix.shape[1] and vector.shape == (1, len(matrix)) and len(matrix) > 0
     return alike and fit and local.compiled(query, query) is None
 
 
