@@ -24,7 +24,7 @@ test: lint
 test-slow: .venv/.installed
 	$(BIN)/python -m pytest -m slow
 
-# The tests with the lowest versions that pyproject.toml allows, in an environment of their own: several GB.
+# The tests with the lowest versions that pyproject.toml names, and the newest of what those ask for; several GB.
 lowest:
 	$(PYTHON) -m venv --clear .venv-lowest
 	sed -n 's/^ *"\([A-Za-z0-9-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml | sort -u > .venv-lowest/constraints.txt
