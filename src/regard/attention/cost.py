@@ -245,7 +245,7 @@ def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None = No
         choice: the path and its reasons.
         call: a `Call`.
         drawn: the mask as it was drawn for the path.
-        stacklevel: of `warnings.warn`; 4 is for the caller of `attend`.
+        stacklevel: of `warnings.warn`: how far up the caller of `attend` is.
     """
     if math.prod(call.sizes) * 4 < LARGE or torch.compiler.is_compiling() or call.value is None:
         return
