@@ -7,6 +7,7 @@ import regard
 from compiled import needs_compiler
 from regard import masks
 from regard.attention import guard
+from regard.kernels import dot
 
 BATCH, HEADS, LENGTH, DIM, VALUE_DIM = 3, 4, 131, 17, 7
 LENGTHS = torch.tensor([131, 67, 3])
@@ -81,11 +82,30 @@ def test_what_nobody_sees_leaves_no_trace(score, mask, bad):
 @pytest.mark.parametrize("unit", (True, False))
 @pytest.mark.parametrize("mask", ("lengths", "ragged", "an empty item"))
 def test_float32_with_and_without_the_matrix_unit(mask, unit, monkeypatch):
-    monkeypatch.setattr(regard.kernels.dot, "_MATRIX_UNIT", unit)
+    monkeypatch.setattr(dot, "_MATRIX_UNIT", unit)
     one, other = (given(MASKS[mask], fill, torch.float32) for fill in (0.0, torch.nan))
     found = [everything(inputs, score="scaled_dot", mask=MASKS[mask]) for inputs in (one, other)]
     for clean, filled in zip(*found, strict=True):
         torch.testing.assert_close(filled, clean, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", (True, False))
+@pytest.mark.parametrize("score", ("scaled_dot", "cosine"))
+def test_queries_between_blocks_that_see_and_blocks_that_do_not(score, unit, monkeypatch):
+    """The way there skips a block that sees nothing; the way back has to skip the same one."""
+    monkeypatch.setattr(dot, "_MATRIX_UNIT", unit)
+    size, found = 97, []
+    mask = masks.window(11, 15) & masks.padding(torch.tensor([50, size]))  # queries of the first item see up to 60
+    for first in range(61, 97, 3):
+        for fill in (0.0, torch.nan):
+            torch.manual_seed(0)
+            inputs = [torch.randn(2, 2, size, 7) for _ in range(3)]
+            inputs[0][0, :, first:, 2] = fill
+            inputs = [one.requires_grad_() for one in inputs]
+            context = regard.attend(*inputs, score=SCORES[score](), mask=mask).context
+            found.append((context, *torch.autograd.grad(context.square().sum(), inputs)))
+        for clean, filled in zip(found[-2], found[-1], strict=True):
+            torch.testing.assert_close(filled, clean, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", (torch.nan, torch.inf, -torch.inf))

@@ -58,13 +58,14 @@ void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T th
 template <typename S, typename T, typename P>
 class Backward {
   public:
-    Backward(const Call& call, double scale, Directions<S, T>& key_directions, Directions<S, T>& query_directions)
+    Backward(const Call& call, double scale, int64_t rows, Directions<S, T>& key_directions,
+             Directions<S, T>& query_directions)
         : call(call),
           key_directions(key_directions),
           query_directions(query_directions),
           sloping(call.to_query || call.to_key || call.to_bias.at),
           scale(scale),
-          rows(call.rows(P::kStrip, P::kRows)),
+          rows(rows),
           most(std::min((call.keys + kPanel<T> - 1) / kPanel<T> * kPanel<T>, kTile<T>)),
           stride(most + kLanes<T>),
           width(whole<T>(call.dim)),
@@ -214,6 +215,8 @@ void backward(const Call& call, double scale) {
     using Plain = Vectors<S, T>;
     const View& bias = call.to_bias;
     const int64_t units = call.batch * call.key_heads, group = call.group();
+    // Blocks are those of the way there: one that sees nothing was not read, and may hold anything.
+    const int64_t rows = call.rows(P::kStrip, P::kRows);
     const bool over_items = bias.at && bias.item == 0, over_heads = bias.at && bias.head == 0;
     const bool apart = over_items && over_heads && units > 1 && call.threads > 1;
     int64_t step = over_items ? call.batch : over_heads ? call.key_heads : 1;
@@ -237,7 +240,7 @@ void backward(const Call& call, double scale) {
             }
             const View own_key = key_directions.of(call.key, item, key_head, 0, call.length(item));
             auto go_through = [&](auto& way) {
-                if (!way) way.emplace(call, scale, key_directions, query_directions);
+                if (!way) way.emplace(call, scale, rows, key_directions, query_directions);
                 way->go_through(own_key, item, key_head, to_bias, !apart);
             };
             if (unit && Backward<S, T, P>::fits(call, scale, own_key, query_directions, item, key_head))
