@@ -88,12 +88,12 @@ def test_in_inference_mode_everything_is_looked_at(monkeypatch):
 
 def test_what_is_remembered_dies_with_its_tensor():
     gc.collect()
-    before = len(guard._safe)
+    before = len(guard._safe._found)
     tensors = [torch.randn(3) for _ in range(7)]
-    assert stays_safe(*tensors) and len(guard._safe) == before + 7
+    assert stays_safe(*tensors) and len(guard._safe._found) == before + 7
     del tensors
     gc.collect()
-    assert len(guard._safe) == before
+    assert len(guard._safe._found) == before
 
 
 # --- masks of lengths -----------------------------------------------------------------------------------------------

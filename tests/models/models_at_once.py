@@ -11,7 +11,7 @@ from regard.models.lstmn_settings import LSTMNSettings
 from regard.models.ntm_settings import NTMSettings
 from regard.models.sequences import build
 
-INPUTS, OUTPUTS, BATCH, TIME = 3, 2, 2, 5
+INPUTS, OUTPUTS, BATCH, TIME = 3, 2, 2, 3
 SETTINGS = {
     "ntm": NTMSettings(kind="ntm", width=5, slots=7, slot_dim=3),
     "dnc": DNCSettings(kind="dnc", width=5, slots=7, slot_dim=3),

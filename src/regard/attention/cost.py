@@ -235,7 +235,7 @@ _MENDED = {
 _told: set[str] = set()
 
 
-def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None = None, stacklevel: int = 4) -> None:
+def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None, *, stacklevel: int) -> None:
     """Say, once for each reason, that a call falls to memory of queries × keys, what causes it and what to do.
 
     Nothing is said of weights that take less than `LARGE` bytes, of a pointer (its weights are the answer), nor while
@@ -244,7 +244,7 @@ def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None = No
     Args:
         choice: the path and its reasons.
         call: a `Call`.
-        drawn: the mask as it was drawn for the path.
+        drawn: the mask as it was drawn for the path, if it was.
         stacklevel: of `warnings.warn`: how far up the caller of `attend` is.
     """
     if math.prod(call.sizes) * 4 < LARGE or torch.compiler.is_compiling() or call.value is None:

@@ -20,9 +20,6 @@ class Remembered(Generic[Found]):
     def __init__(self) -> None:
         self._found: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
-    def __len__(self) -> int:
-        return len(self._found)
-
     def get(self, tensor: Tensor) -> Found | None:
         """What was kept of the tensor as it is now; None where nothing was."""
         if tensor.is_inference():
