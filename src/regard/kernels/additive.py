@@ -163,7 +163,7 @@ def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[T
 
 
 def _flat(*tensors: Tensor | None) -> list[Any]:
-    """With one axis of items."""
+    """Each with one axis of items in place of all that lead; None stays None."""
     return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
 
 

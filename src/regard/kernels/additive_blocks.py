@@ -24,7 +24,7 @@ _READY = 2**17
 """Positions × hidden units that are made ready at once, where there are several items."""
 
 _PRODUCT = 400
-"""Multiplications from which on torch leaves a product to a library; by itself it takes many times as long."""
+"""Multiplications from which on torch (2.13) leaves a product to a library; by itself it takes many times as long."""
 
 # The widest narrow side, and where the other one may be cut off.
 REACH = {torch.float32: (17.0, 26.5), torch.float64: (160.0, 180.0)}

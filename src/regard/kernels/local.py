@@ -265,7 +265,7 @@ class Bags(NamedTuple):
             return None
         if item % width or row % width:
             rows, item, row = rows.contiguous(), count * width, width
-            lie = rows.shape, rows.stride()  # others that lie as these did are not copied
+            lie = rows.shape, rows.stride()  # of the copy: what lies as the rows before it is not read by its places
         item, row = item // width, row // width
         start = row * first.numpy() + (item * np.arange(batch))[:, None]  # a small call of numpy's begins sooner
         places = (start[..., None] + row * np.arange(window)).reshape(-1)

@@ -121,9 +121,9 @@ class LSTMNLayer(nn.Module):
         if weights is None or not are_alike(inputs, *weights, *state):
             return by_steps(self.step, state, inputs, self.width)
         weight, bias, asking, key_weight, vector = weights
-        asking, attention = 2 * asking, len(vector)
+        asking, hidden_dim = 2 * asking, len(vector)
         given = torch.cat([weight[:, self.width :], asking[:, : self.inputs]])
-        gates, queries = F.linear(inputs, given, F.pad(bias, (0, attention))).split([4 * self.width, attention], -1)
+        gates, queries = F.linear(inputs, given, F.pad(bias, (0, hidden_dim))).split([4 * self.width, hidden_dim], -1)
         made = kernel.run(
             gates,
             queries,
