@@ -76,7 +76,7 @@ def additive_pairs(
     numbers = query.numel() * key.shape[-2]
     on_a_gpu = inductor.serves(query, numbers)
     served = on_a_gpu or (pairs.serves(query, numbers) and are_real(key, vector))
-    if query.is_meta or not served or not _are_alike(query, key, vector):
+    if query.is_meta or not served or not _are_of_one_kind(query, key, vector):
         return _additive_formula(query, key, vector)
     if key.shape[:-2] != query.shape[:-2]:
         key = key.expand(*query.shape[:-2], *key.shape[-2:])
@@ -86,7 +86,7 @@ def additive_pairs(
     return pairs.additive_scores(wide(query), wide(key), wide(vector), _additive_formula, prepared)
 
 
-def _are_alike(first: Tensor, *others: Tensor) -> bool:
+def _are_of_one_kind(first: Tensor, *others: Tensor) -> bool:
     """Of one device and, once widened, of one type: what else they may be, torch's own operations judge."""
     return all(
         one.device == first.device and (one.dtype == first.dtype or _widened(one.dtype) == _widened(first.dtype))

@@ -127,10 +127,10 @@ class _Blocks:
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self.query, self.key = query, key
         (items, queries, self.hidden), keys = query.shape, key.shape[1]
-        self.columns = _even(keys, BLOCK // self.hidden)
-        self.rows = _even(queries, BLOCK // (self.columns * self.hidden))
+        self.columns = even(keys, BLOCK // self.hidden)
+        self.rows = even(queries, BLOCK // (self.columns * self.hidden))
         whole = (self.rows, self.columns) == (queries, keys)
-        self.several = _even(items, BLOCK // (queries * keys * self.hidden)) if whole else 1
+        self.several = even(items, BLOCK // (queries * keys * self.hidden)) if whole else 1
         self._sizes = items, queries, keys
         self.down, self.across = -(-queries // self.rows), -(-keys // self.columns)
 
@@ -178,7 +178,7 @@ def _split(tensor: Tensor, step: int, axis: int, size: int) -> Iterable[Tensor]:
     return tensor.unsafe_split(step, axis) if tensor.shape[axis] == size else [tensor] * -(-size // step)
 
 
-def _even(size: int, most: int) -> int:
+def even(size: int, most: int) -> int:
     """How long parts are of which none is longer than `most`, and none much shorter than another."""
     return -(-size // -(-size // max(1, most)))
 

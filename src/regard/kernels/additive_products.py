@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.additive_blocks import even
 from regard.kernels.pages import in_large_pages
 
 _LEAST, _SIDE, _SIDE_BACK = 2**15, 20, 48
@@ -274,12 +275,12 @@ class _Sides:
         items, queries, keys = self.sizes = self.flat[0].shape[0], query.shape[-2], key.shape[-2]
         self.powers, self.units, self.width = powers, units, query.shape[-1]
         self.groups = -(-self.width // units)
-        self.columns = _even(keys, max(_BLOCK // queries, math.isqrt(_BLOCK)))
-        self.rows = _even(queries, _BLOCK // self.columns)
+        self.columns = even(keys, max(_BLOCK // queries, math.isqrt(_BLOCK)))
+        self.rows = even(queries, _BLOCK // self.columns)
         whole = (self.rows, self.columns) == (queries, keys)
-        self._most = _even(self.groups, _UNITS // units)
+        self._most = even(self.groups, _UNITS // units)
         most = min(_POWERS // (powers * self._most * (queries + keys)), _BLOCK // (queries * keys))
-        self.some = _even(items, most) if whole else 1
+        self.some = even(items, most) if whole else 1
         self._count = max(1, min(self._most, _BLOCK // (self.some * self.rows * self.columns)))
         self.quotients = self._count * self.some * self.rows * self.columns
         self.positions = self.some * max(self.rows, self.columns)
@@ -332,8 +333,3 @@ class _Sides:
     def grouped(self, vector: Tensor) -> Tensor:
         """A number for each hidden unit as `(units, groups)`, 0 for those that the last groups lack."""
         return F.pad(vector, (0, self.units * self.groups - len(vector))).view(self.groups, self.units).T
-
-
-def _even(size: int, most: int) -> int:
-    """How long parts are of which none is longer than `most`, and none much shorter than another."""
-    return -(-size // -(-size // max(1, most)))
