@@ -9,6 +9,7 @@ softmax and read all sides make alike. All must give one result and one set of g
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from regard.attention.attend import attend
 from regard.attention.functional import additive_pairs
 from regard.attention.score import Additive
 from regard.kernels import additive, compiler
-from turns import in_turns, peak_mebibytes, tell
+from turns import alone, in_turns, peak_mebibytes, tell
 
 
 class Sizes(NamedTuple):
@@ -118,15 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     rounds = 1 if given.quick else given.rounds
-    rows = []
-    try:
-        for what in ("scores", "attend"):
-            for sizes in TOY if given.quick else SIZES:
-                for backward in (False, True):
-                    rows.append(compare(what, sizes, backward, rounds, not given.no_memory))
-    finally:
-        additive.compiler = compiler
-    tell(rows, given.json)
+    asked = itertools.product(("scores", "attend"), TOY if given.quick else SIZES, (False, True))
+    tell([alone(compare, *each, rounds, not given.no_memory) for each in asked], given.json)
 
 
 if __name__ == "__main__":

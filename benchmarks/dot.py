@@ -5,6 +5,7 @@ tensors, and before anything is timed must give the same context (but for dropou
 """
 
 import argparse
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 import regard
 from regard import masks
-from turns import in_turns, peak_mebibytes, tell
+from turns import alone, in_turns, peak_mebibytes, tell
 
 sdpa = F.scaled_dot_product_attention
 
@@ -23,7 +24,7 @@ class Work(NamedTuple):
     """One row: what it is, the inputs, and each side's call of them."""
 
     name: str
-    inputs: list[Tensor]
+    inputs: Callable[[], list[Tensor]]
     rival: Callable[..., Tensor]
     ours: Callable[..., Tensor]
     backward: bool
@@ -31,7 +32,7 @@ class Work(NamedTuple):
 
 
 def works(positions: int, window: int) -> Iterator[Work]:
-    """All rows, with their inputs made when they are wanted.
+    """All rows; what each of them works on is made when it is called.
 
     Args:
         positions: T of most rows; some are over twice as many.
@@ -39,12 +40,28 @@ def works(positions: int, window: int) -> Iterator[Work]:
     """
     heads, width = 8, 64
 
-    def plain(length: int, batch: int = 1, dim: int = width, kind: torch.dtype = torch.float32) -> list[Tensor]:
-        torch.manual_seed(0)
-        return [torch.randn(batch, heads, length, size, dtype=torch.float32).to(kind) for size in (width, width, dim)]
+    def plain(
+        length: int,
+        batch: int = 1,
+        dim: int = width,
+        kind: torch.dtype = torch.float32,
+        change: Callable[[list[Tensor]], list[Tensor]] = list,
+    ) -> Callable[[], list[Tensor]]:
+        def made() -> list[Tensor]:
+            torch.manual_seed(0)
+            sizes = (width, width, dim)
+            return change([torch.randn(batch, heads, length, size, dtype=torch.float32).to(kind) for size in sizes])
 
-    def attend(**options: Any) -> Callable[..., Tensor]:
-        return lambda query, key, value, *_: regard.attend(query, key, value, **options).context
+        return made
+
+    def attend(mask: Callable[[], masks.Mask] | None = None, **options: Any) -> Callable[..., Tensor]:
+        # One mask for all rounds, as the rival's.
+        once = functools.cache(mask) if mask else lambda: None
+        return lambda query, key, value, *_: regard.attend(query, key, value, mask=once(), **options).context
+
+    def masked(mask: Callable[[], Tensor]) -> Callable[..., Tensor]:
+        once = functools.cache(mask)
+        return lambda query, key, value: sdpa(query, key, value, attn_mask=once())
 
     def both(name: str, *rest: Any, **named: Any) -> Iterator[Work]:
         for backward in (False, True):
@@ -53,9 +70,8 @@ def works(positions: int, window: int) -> Iterator[Work]:
     short, long = positions, 2 * positions
     yield from both(f"plain, T {short}", plain(short), sdpa, attend())
     yield from both(f"causal, T {short}", plain(short), lambda q, k, v: sdpa(q, k, v, is_causal=True),
-                    attend(mask=masks.causal()))  # fmt: skip
-    shared = plain(short)
-    shared[1:] = [tensor[:, ::4].contiguous() for tensor in shared[1:]]
+                    attend(mask=masks.causal))  # fmt: skip
+    shared = plain(short, change=lambda given: given[:1] + [tensor[:, ::4].contiguous() for tensor in given[1:]])
     yield from both(f"2 key heads for 8, T {short}", shared, lambda q, k, v: sdpa(q, k, v, enable_gqa=True), attend())
     # A score that is a dot product of prepared sides, beside the plain product of the given ones.
     cosine = regard.score("cosine", strength=8.0)
@@ -67,44 +83,44 @@ def works(positions: int, window: int) -> Iterator[Work]:
     for length in (short, long):
         yield from both(f"dropout, T {length}", plain(length), lambda q, k, v: sdpa(q, k, v, dropout_p=0.1),
                         attend(dropout=0.1), compared=False)  # fmt: skip
-    biased = [*plain(short), torch.randn(1, heads, short, short)]
-    yield Work(f"bias that needs a gradient, T {short}", biased, lambda q, k, v, b: sdpa(q, k, v, attn_mask=b),
-               lambda q, k, v, b: regard.attend(q, k, v, bias=b).context, False)  # fmt: skip
-    yield Work(f"bias that needs a gradient, T {short}, with gradients", biased,
-               lambda q, k, v, b: sdpa(q, k, v, attn_mask=b),
-               lambda q, k, v, b: regard.attend(q, k, v, bias=b).context, True)  # fmt: skip
-    yield from both(f"three axes, T {short}", [tensor[0] for tensor in plain(short)], sdpa, attend())
-    yield from both(f"last stride not 1, T {short}", [tensor.mT.contiguous().mT for tensor in plain(short)],
+    biased = plain(short, change=lambda given: [*given, torch.randn(1, heads, short, short)])
+    for backward in (False, True):
+        yield Work(f"bias that needs a gradient, T {short}{', with gradients' if backward else ''}", biased,
+                   lambda q, k, v, b: sdpa(q, k, v, attn_mask=b),
+                   lambda q, k, v, b: regard.attend(q, k, v, bias=b).context, backward)  # fmt: skip
+    yield from both(f"three axes, T {short}", plain(short, change=lambda given: [tensor[0] for tensor in given]),
+                    sdpa, attend())  # fmt: skip
+    yield from both(f"last stride not 1, T {short}",
+                    plain(short, change=lambda given: [tensor.mT.contiguous().mT for tensor in given]),
                     sdpa, attend())  # fmt: skip
     yield from both(f"values half as wide, T {short}", plain(short, dim=width // 2), sdpa, attend())
-    lower = torch.ones(2 * long, 2 * long, dtype=torch.bool).tril()
-    yield from both(f"boolean lower triangle, T {2 * long}", plain(2 * long),
-                    lambda q, k, v: sdpa(q, k, v, attn_mask=lower), attend(mask=masks.keep(lower)))  # fmt: skip
-    everything = torch.ones(long, long, dtype=torch.bool)
+    lower = lambda length: torch.ones(length, length, dtype=torch.bool).tril()  # noqa: E731
+    yield from both(f"boolean lower triangle, T {2 * long}", plain(2 * long), masked(lambda: lower(2 * long)),
+                    attend(lambda: masks.keep(lower(2 * long))))  # fmt: skip
     yield Work(f"mask of bools, all true, beside no mask, T {long}", plain(long), sdpa,
-               attend(mask=masks.keep(everything)), False)  # fmt: skip
+               attend(lambda: masks.keep(torch.ones(long, long, dtype=torch.bool))), False)  # fmt: skip
     for length in (short, long):
         for kind, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
             yield from both(f"{name}, T {length}", plain(length, kind=kind), sdpa, attend())
     for top in (0, 8):
         yield Work(f"context and statistics, top {top}, T {long}", plain(long), sdpa, told(top), False, compared=False)
     yield Work(f"context and statistics from all weights, T {long}", plain(long), sdpa, weighed, False, compared=False)
-    share = torch.linspace(0.1, 0.82, 8)  # 46 % full
-    lengths = (share * short).long()
+    lengths = (torch.linspace(0.1, 0.82, 8) * short).long()  # 46 % full
     keep = (torch.arange(short) < lengths[:, None])[:, None, None]
-    padded = lambda q, k, v: sdpa(q, k, v, attn_mask=keep)  # noqa: E731
-    yield from both(f"lengths, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.padding(lengths)))
-    yield from both(f"ragged, 46 % full, T {short}", plain(short, 8), padded, attend(mask=masks.ragged(lengths)),
-                    compared=False)  # fmt: skip
-    causal = keep & lower[:short, :short]  # as one mask
-    yield from both(f"lengths and causal, T {short}", plain(short, 8),
-                    lambda q, k, v: sdpa(q, k, v, attn_mask=causal),
-                    attend(mask=masks.padding(lengths) & masks.causal()))  # fmt: skip
+    for name, of, compared in (("lengths", masks.padding, True), ("ragged", masks.ragged, False)):
+        yield from both(f"{name}, 46 % full, T {short}", plain(short, 8), masked(lambda: keep),
+                        attend(functools.partial(of, lengths)), compared=compared)  # fmt: skip
+    yield from both(f"lengths and causal, T {short}", plain(short, 8), masked(lambda: keep & lower(short)),
+                    attend(lambda: masks.padding(lengths) & masks.causal()))  # fmt: skip
     length = 8 * positions
-    offset = torch.arange(length)[:, None] - torch.arange(length)
-    near = (offset >= 0) & (offset <= window)
-    yield from both(f"window of {window}, T {length}", [tensor[:, :2] for tensor in plain(length)],
-                    lambda q, k, v: sdpa(q, k, v, attn_mask=near), attend(mask=masks.window(window, 0)))  # fmt: skip
+
+    def near() -> Tensor:
+        offset = torch.arange(length)[:, None] - torch.arange(length)
+        return (offset >= 0) & (offset <= window)
+
+    yield from both(f"window of {window}, T {length}",
+                    plain(length, change=lambda given: [tensor[:, :2] for tensor in given]),
+                    masked(near), attend(lambda: masks.window(window, 0)))  # fmt: skip
 
 
 def told(top: int) -> Callable[..., Any]:
@@ -126,7 +142,7 @@ def weighed(query: Tensor, key: Tensor, value: Tensor) -> Any:
 def sides(work: Work) -> dict[str, Callable[[], Any]]:
     """Both calls, with gradients of everything where the row wants them."""
     learned = work.backward or "needs a gradient" in work.name
-    inputs = [tensor.detach().requires_grad_(learned) for tensor in work.inputs]
+    inputs = [tensor.detach().requires_grad_(learned) for tensor in work.inputs()]
 
     def run(call: Callable[..., Tensor]) -> Callable[[], Any]:
         if not work.backward:
@@ -142,6 +158,18 @@ def sides(work: Work) -> dict[str, Callable[[], Any]]:
     return {"torch": run(work.rival), "regard": run(work.ours)}
 
 
+def compare(work: Work, rounds: int) -> dict[str, Any]:
+    pair = sides(work)
+    seconds = in_turns(pair, rounds)
+    row: dict[str, Any] = {"work": work.name}
+    for name, taken in seconds.items():
+        row[f"{name} ms"] = 1000 * taken["processor"]
+        row[f"{name} MiB"] = peak_mebibytes(pair[name])
+    row["ratio, processor"] = seconds["regard"]["processor"] / seconds["torch"]["processor"]
+    row["ratio, clock"] = seconds["regard"]["clock"] / seconds["torch"]["clock"]
+    return row
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted")
@@ -151,20 +179,8 @@ def main(arguments: list[str] | None = None) -> None:
     told = parser.parse_args(arguments)
     torch.set_num_threads(1)
     positions, window, rounds = (260, 16, 1) if told.quick else (512, 128, told.rounds)
-    rows = []
-    for work in works(positions, window):
-        if told.only not in work.name:
-            continue
-        pair = sides(work)
-        seconds = in_turns(pair, rounds)
-        row: dict[str, Any] = {"work": work.name}
-        for name, taken in seconds.items():
-            row[f"{name} ms"] = 1000 * taken["processor"]
-            row[f"{name} MiB"] = peak_mebibytes(pair[name])
-        row["ratio, processor"] = seconds["regard"]["processor"] / seconds["torch"]["processor"]
-        row["ratio, clock"] = seconds["regard"]["clock"] / seconds["torch"]["clock"]
-        rows.append(row)
-    tell(rows, told.json)
+    asked = [work for work in works(positions, window) if told.only in work.name]
+    tell([alone(compare, work, rounds) for work in asked], told.json)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.attention.linear import elu_plus_one, linear_attention
 from regard.kernels import compiler
 from regard.kernels import linear as kernel
-from turns import in_turns, peak_mebibytes, tell
+from turns import alone, in_turns, peak_mebibytes, tell
 
 
 class Work(NamedTuple):
@@ -92,6 +92,17 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
     return made
 
 
+def compare(work: Work, toy: bool, rounds: int, memory: bool) -> dict[str, Any]:
+    made = sides(work, toy)
+    seconds = in_turns(made, rounds)
+    row: dict[str, Any] = {"work": work.name, "torch ms": seconds["torch"]["processor"] * 1e3}
+    for name in list(made)[1:]:
+        row[f"{name} ratio"] = seconds[name]["processor"] / seconds["torch"]["processor"]
+    if memory:
+        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
+    return row
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -101,22 +112,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     told = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rows = []
-    try:
-        for work in TOY if told.quick else WORKS:
-            if told.only not in work.name:
-                continue
-            made = sides(work, told.quick)
-            seconds = in_turns(made, 1 if told.quick else told.rounds)
-            row: dict[str, Any] = {"work": work.name, "torch ms": seconds["torch"]["processor"] * 1e3}
-            for name in list(made)[1:]:
-                row[f"{name} ratio"] = seconds[name]["processor"] / seconds["torch"]["processor"]
-            if not told.no_memory:
-                row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
-            rows.append(row)
-    finally:
-        kernel.compiler = compiler
-    tell(rows, told.json)
+    rounds = 1 if told.quick else told.rounds
+    asked = [work for work in (TOY if told.quick else WORKS) if told.only in work.name]
+    tell([alone(compare, work, told.quick, rounds, not told.no_memory) for work in asked], told.json)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ All must give one context and one set of gradients.
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from regard.attention.local import LocalAttention
 from regard.attention.score import General, score
 from regard.kernels import compiler
 from regard.kernels import local as kernel
-from turns import in_turns, peak_mebibytes, tell
+from turns import alone, in_turns, peak_mebibytes, tell
 
 
 class Sizes(NamedTuple):
@@ -100,6 +101,18 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
     return each
 
 
+def compare(sizes: Sizes, backward: bool, rounds: int, memory: bool) -> dict[str, Any]:
+    made = sides(sizes, backward)
+    seconds = in_turns(made, rounds)
+    row: dict[str, Any] = {"row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:5])}
+    row |= {"pass": "with backward" if backward else "forward", "all keys ms": seconds["all keys"]["processor"] * 1e3}
+    for name in list(made)[1:]:
+        row[f"{name} ratio"] = seconds[name]["processor"] / seconds["all keys"]["processor"]
+    if memory:
+        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
+    return row
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -109,25 +122,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     told = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rows = []
-    try:
-        for sizes in TOY if told.quick else SIZES:
-            for backward in (False, True):
-                if told.only not in sizes.name:
-                    continue
-                made = sides(sizes, backward)
-                seconds = in_turns(made, 1 if told.quick else told.rounds)
-                row: dict[str, Any] = {"row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:5])}
-                row |= {"pass": "with backward" if backward else "forward"}
-                row["all keys ms"] = seconds["all keys"]["processor"] * 1e3
-                for name in list(made)[1:]:
-                    row[f"{name} ratio"] = seconds[name]["processor"] / seconds["all keys"]["processor"]
-                if not told.no_memory:
-                    row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
-                rows.append(row)
-    finally:
-        kernel.compiler = compiler
-    tell(rows, told.json)
+    rounds = 1 if told.quick else told.rounds
+    asked = [sizes for sizes in (TOY if told.quick else SIZES) if told.only in sizes.name]
+    each = itertools.product(asked, (False, True))
+    tell([alone(compare, *one, rounds, not told.no_memory) for one in each], told.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Things measured in turns, in one process, so that whatever else the machine does falls on all of them alike."""
+"""Things measured in turns, in one process, so that whatever else the machine does falls on all of them alike.
+
+Each row of a table has a process of its own: memory that an earlier row has freed is quicker to get than new memory,
+and would make the time of whatever asks for much of it depend on the rows before.
+"""
 
 import ctypes
 import json
@@ -33,26 +37,40 @@ def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
     }
 
 
-def peak_mebibytes(side: Callable[[], Any]) -> float:
-    """The most memory that one call takes beyond what is held before it, seen in a child of its own."""
+def alone(make: Callable[..., Any], *arguments: Any) -> Any:
+    """What a call gives in a child of this process; its `SystemExit` is raised here."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
 
-    def watched() -> None:
+    def made() -> None:
+        try:
+            theirs.send(make(*arguments))
+        except SystemExit as end:
+            theirs.send(end)
+
+    child = context.Process(target=made)
+    child.start()
+    theirs.close()  # a child that failed is then an end of file here, not a wait
+    given = ours.recv()
+    child.join()
+    if isinstance(given, SystemExit):
+        raise given
+    return given
+
+
+def peak_mebibytes(side: Callable[[], Any]) -> float:
+    """The most memory that one call takes beyond what is held before it, seen in a child of its own."""
+
+    def watched() -> int:
         # What earlier calls freed may still be held, and would serve this one unseen; and the highest mark is theirs.
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
         Path("/proc/self/clear_refs").write_text("5")
         held = _resident("VmRSS")
         side()
-        theirs.send(_resident("VmHWM") - held)
+        return _resident("VmHWM") - held
 
-    child = context.Process(target=watched)
-    child.start()
-    theirs.close()  # a child that failed is then an end of file here, not a wait
-    taken: int = ours.recv()
-    child.join()
-    return taken / 2**20
+    return float(alone(watched)) / 2**20
 
 
 def _resident(kind: str) -> int:

@@ -63,6 +63,21 @@ def test_translating_beside_joeynmt(benchmarks, tmp_path, capsys):
     assert len(lines) == 2 + len(translate.VARIANTS)
 
 
+def test_a_row_has_a_process_of_its_own(benchmarks):
+    """What it leaves behind is gone with it; how it ends is told here; one that dies is not waited for."""
+    import os
+
+    from turns import alone
+
+    here, left = os.getpid(), []
+    assert alone(lambda more: left.append(more) or [*left, os.getpid() != here], 7) == [7, True]
+    assert left == []
+    with pytest.raises(SystemExit, match="the two differ"):
+        alone(sys.exit, "the two differ")
+    with pytest.raises(EOFError):
+        alone(os._exit, 1)
+
+
 def test_additive_attention_beside_the_broadcast(benchmarks, capsys):
     """Each row: the broadcast's time, the ratio of each other side, and the peak of all; both passes."""
     import additive
