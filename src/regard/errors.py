@@ -4,7 +4,10 @@ Each says what was given, what was expected and what to do. The command line pri
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+_KNOWN = 60
+"""Names that an error lists; more than any table of regard's own has, but labels and tags of files may be thousands."""
 
 
 class RegardError(Exception):
@@ -40,13 +43,39 @@ class RunError(RegardError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A tail for an error about an unknown name: the nearest known one, then all of them."""
+    """A tail for an error about an unknown name: the nearest known one, then all of them, or the first of very many."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{hint} Known: {', '.join(options)}."
+    return f"{hint} Known: {', '.join(options[:_KNOWN])}{_and_more(len(options) - _KNOWN)}."
 
 
-def quoted(text: str, most: int = 60) -> str:
-    """What somebody wrote, between quotes, cut where it is too long to stand in an error."""
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+def quoted(value: object, most: int = 60) -> str:
+    """What somebody gave, as Python writes it (a text between quotes), cut where it is too long for an error."""
+    return repr(cut(value, most)) if isinstance(value, str) else cut(repr(value), most)
+
+
+def a_few(texts: Sequence[str], most: int = 5) -> str:
+    """The first of some texts, each quoted, and how many more there are."""
+    return ", ".join(quoted(text, 40) for text in texts[:most]) + _and_more(len(texts) - most)
+
+
+def cut(text: str, most: int) -> str:
+    """The text if it has at most so many characters; else its beginning and …, which together have no more.
+
+    What a reader takes for one character, such as a letter and its accent, stays whole.
+    """
+    if len(text) <= most:
+        return text
+    from wcwidth import iter_graphemes  # here, since few programs ever come to this line
+
+    end = 0
+    for cluster in iter_graphemes(text[:most]):
+        if end + len(cluster) >= most:
+            break
+        end += len(cluster)
+    return text[: end or most - 1] + "…"  # a first character of very many marks is cut after all
+
+
+def _and_more(left: int) -> str:
+    return f" and {left:,} more" if left > 0 else ""

@@ -38,10 +38,10 @@ def test_a_set_in_is_a_line_out_from_csv_json_and_a_pipe_k8(regard, hull, tmp_pa
         assert answered.stdout == ""  # B15
         assert answered.stderr == "standard input has no points; there is nothing to solve\n"
     assert "the text has no points" in regard("solve", hull, "").stderr
-    for words in ("x,y\n", "hello wide world\n", "x,y\n\n", "x" * 50 + ",y"):
+    for words in ("x,y\n", "hello wide world\n", "x,y\n\n", "x" * 80 + ",y"):
         answered = regard("solve", hull, "-", stdin=words.encode())
         assert answered.stdout == ""
-        line = words.strip() if len(words) < 40 else "x" * 40 + "…"
+        line = words.strip() if len(words) < 60 else "x" * 59 + "…"
         taken = f"only a line of words, {line!r}, which was taken for names of columns"
         assert answered.stderr == f"standard input has no points, {taken}; there is nothing to solve\n"
 

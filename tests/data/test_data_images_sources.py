@@ -66,6 +66,8 @@ def test_a_folder_in_parts(tmp_path):
             {"filename": "a.png", "filepath": "../..", "split": "train", "sentences": [{"raw": "x"}]},
             r"image 1: '\.\./\.\./a\.png' leads out of the folder",
         ),
+        ({"filename": ["a"] * 99, "split": "val"}, r"""expected "filename", a text, but \[('a', ){11}'a'…"""),
+        ({"filename": "b" * 99, "split": "c" * 99}, r"\(b{59}…\): no split is named 'c{59}…'\. Known"),
         ({"filename": "/a.png", "split": "train", "sentences": [{"raw": "x"}]}, "'/a.png' leads out of the folder"),
     ],
 )

@@ -40,6 +40,13 @@ def test_malformed_assignments_are_reported_together():
     assert [line.split(" ")[0] for line in str(caught.value).splitlines()] == ["'oops'", "'.a=1'", "'b..c=2'", "list:"]
 
 
+def test_long_and_hostile_values_are_cut_and_escaped_in_an_error():
+    for assignment in ("\x1b[2J" * 99, "list=[" + "\u202e" * 999, "model.cell=" + "z" * 999):
+        with pytest.raises(ConfigError, match="…'") as caught:
+            check(Outer, parse_assignments([assignment]))
+        assert len(str(caught.value)) < 500 and all(line.isprintable() for line in str(caught.value).splitlines())
+
+
 def test_a_branch_cannot_also_be_a_leaf():
     with pytest.raises(ConfigError, match=r"model\.cell: model is set to 'x' already"):
         parse_assignments(["model=x", "model.cell=gru"])

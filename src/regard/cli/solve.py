@@ -12,7 +12,7 @@ from regard.cli.app import app
 from regard.cli.command import Threads, command
 from regard.cli.console import colored, out, say, typed
 from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refuse_input
-from regard.errors import ConfigError
+from regard.errors import ConfigError, quoted
 
 if TYPE_CHECKING:
     from regard.tasks.pointing_answers import Pointed, Pointer
@@ -34,7 +34,6 @@ Format = Annotated[
 ]
 
 _OF_POINTS = ("--draw", "--beam", "--format")
-_SHOWN = 40  # characters of a line that is told
 
 
 @command(
@@ -96,7 +95,7 @@ def solve(
     kept: list[Pointed] | None = [] if draw or shown else None
     words: list[str] = []
     if not _told(_written(solver, solver.stream(_noting(lines, words), origin, beam), format, kept), out_):
-        taken = f", only a line of words, {words[0]!r}, which was taken for names of columns" if words else ""
+        taken = f", only a line of words, {quoted(words[0])}, which was taken for names of columns" if words else ""
         say(f"{origin} has no points{taken}; there is nothing to solve")
     if kept:
         _drawn(solver, kept, draw or [])
@@ -106,7 +105,7 @@ def _noting(lines: Iterator[str], words: list[str]) -> Iterator[str]:
     """The same lines; the first one that is neither empty nor JSON is noted."""
     for line in lines:
         if not words and (text := line.strip()) and text[0] not in "[{":
-            words.append(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+            words.append(text)
         yield line
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.record import record
 from regard.data.babi import Line, Story
 from regard.data.story_batches import KINDS, StoryBatch, Vocabulary, steps_of, words_of
-from regard.errors import DataError, quoted
+from regard.errors import DataError, a_few, quoted
 from regard.models.story_reader import StoryReader
 from regard.tasks.config import check
 from regard.tasks.reading_settings import ReadingSettings
@@ -155,8 +155,7 @@ class StoryAnswerer:
         notes, limit, texts = [], self.settings.data.max_words, [one.text for one in lines]
         unknown = sorted({word for text in texts for word in self.vocabulary.unknown(text)})
         if unknown:
-            shown = ", ".join(quoted(word, 40) for word in unknown[:5]) + (" …" if len(unknown) > 5 else "")
-            notes.append(f"the model has never read {shown}")
+            notes.append(f"the model has never read {a_few(unknown)}")
         if cut := sum(len(words_of(text)) > limit for text in texts):
             notes.append(f"{cut} sentences have more than {limit} words and were cut")
         return notes

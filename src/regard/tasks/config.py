@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from regard.errors import ConfigError, nearest
+from regard.errors import ConfigError, nearest, quoted
 from regard.training.plain_yaml import load_plain
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -66,7 +66,7 @@ def parse_assignments(assignments: Sequence[str]) -> Tree:
         key, equals, value = assignment.partition("=")
         parts = key.strip().split(".")
         if not equals or not all(parts):
-            wrong.append(f"{assignment!r} is not a setting; write key=value, as in model.dropout=0.3")
+            wrong.append(f"{quoted(assignment)} is not a setting; write key=value, as in model.dropout=0.3")
             continue
         try:
             put(tree, parts, _value(value, key))
@@ -85,7 +85,7 @@ def _value(text: str, key: str) -> Any:
         try:
             return load_plain(stripped)
         except yaml.YAMLError as error:
-            raise ConfigError(f"{key}: {_short(text)} is not a valid list or mapping: {_problem(error)}") from error
+            raise ConfigError(f"{key}: {quoted(text)} is not a valid list or mapping: {_problem(error)}") from error
     return Typed(text)
 
 
@@ -94,16 +94,11 @@ def _free(text: str, key: str) -> Any:
     try:
         return load_plain(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{key}: {_short(text)} is not a valid value: {_problem(error)}; quote it") from error
+        raise ConfigError(f"{key}: {quoted(text)} is not a valid value: {_problem(error)}; quote it") from error
 
 
 def _problem(error: yaml.YAMLError) -> str:
     return str(error.problem if isinstance(error, yaml.MarkedYAMLError) else error)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "…"
 
 
 def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
@@ -112,7 +107,7 @@ def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
     for depth, part in enumerate(parts[:-1]):
         branch = branch.setdefault(part, {})
         if not isinstance(branch, dict):
-            raise ConfigError(f"{'.'.join(parts)}: {'.'.join(parts[: depth + 1])} is set to {branch!r} already")
+            raise ConfigError(f"{'.'.join(parts)}: {'.'.join(parts[: depth + 1])} is set to {quoted(branch)} already")
     branch[parts[-1]] = value
 
 
@@ -187,15 +182,15 @@ def _line(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
         key = f"{dotted}.{context['discriminator'].strip(chr(39))}"
         if tag is None:
             return f"{key}: must be given"
-        return f"{key}: {tag!r} is not one of its values.{nearest(str(tag), options)}"
+        return f"{key}: {quoted(tag)} is not one of its values.{nearest(str(tag), options)}"
     if problem["type"] == "missing":
         return f"{dotted}: must be given"
     if problem["type"] == "literal_error":
         options = [option.strip("' ") for option in context["expected"].replace(" or ", ", ").split(",")]
-        return f"{dotted}: {_short(given)} is not one of its values.{nearest(str(given), options)}"
+        return f"{dotted}: {quoted(given)} is not one of its values.{nearest(str(given), options)}"
     if problem["type"] == "value_error":
         return f"{dotted}: {context['error']}"
-    return f"{dotted}: {problem['msg']}, given {_short(given)}"
+    return f"{dotted}: {problem['msg']}, given {quoted(given)}"
 
 
 def _place(kind: type[BaseModel], location: Sequence[str]) -> tuple[type[BaseModel], list[str]]:

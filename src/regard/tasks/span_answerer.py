@@ -12,7 +12,7 @@ from regard.attention.record import record
 from regard.data.question_batches import Encoder, QuestionBatch, read_length, together
 from regard.data.questions import Question, Span, words_in
 from regard.data.vocabulary import UNKNOWN
-from regard.errors import quoted
+from regard.errors import a_few
 from regard.models.span_reader import NOTHING, SpanReader, point
 from regard.tasks.config import check
 from regard.tasks.reading_settings import ReadingSettings
@@ -172,8 +172,7 @@ class SpanAnswerer:
     def _notes(self, question: Question) -> list[str]:
         notes = []
         if unread := self.unread(question):
-            shown = ", ".join(quoted(word, 40) for word in unread[:5]) + (" …" if len(unread) > 5 else "")
-            notes.append(f"the question has words that the model has never read: {shown}")
+            notes.append(f"the question has words that the model has never read: {a_few(unread)}")
         if self.is_longer(question):
             notes.append(
                 f"the text has {len(words_in(question.text))} words, and training had none of more than "

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from regard.errors import cut
 from regard.tasks.studies import Lengths, Study
 from regard.tasks.study import Outcome, by_row, mean
 from regard.views.view import Matrix, View
@@ -187,8 +188,7 @@ def _remark(outcomes: Sequence[Outcome]) -> str:
     lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in told]
     if len(outcomes) > 1:
         lines = [f"seed {one.seed}: {line}" for one, line in zip(told, lines, strict=True)]
-    text = "; ".join(lines)
-    return text if len(text) <= _REMARK else text[: _REMARK - 1] + "…"
+    return cut("; ".join(lines), _REMARK)
 
 
 def _markdown_table(heads: list[str], rows: list[list[str]]) -> str:

@@ -11,7 +11,7 @@ from regard.data.labelled import none_for, part_of
 from regard.data.settings import Part
 from regard.data.tagged import UNTAGGED, TaggedBatches
 from regard.data.word_features import WordFeatures
-from regard.errors import ConfigError, DataError, nearest
+from regard.errors import ConfigError, DataError, a_few, nearest, quoted
 from regard.files import read_json, write_json
 from regard.tasks.tagging_settings import TaggingSettings
 
@@ -55,13 +55,14 @@ class Tags:
 
     def unseen(self, sentences: list[TaggedSentence]) -> str | None:
         """Which tags of some sentences training did not have, of how many words and where first; None if it had all."""
-        found = [(tag, one.place) for one in sentences for tag in one.tags if tag not in self.names]
+        known = set(self.names)
+        found = [(tag, one.place) for one in sentences for tag in one.tags if tag not in known]
         if not found:
             return None
         tags, (first, place) = sorted({tag for tag, _ in found}), found[0]
         return (
-            f"{len(found)} words have a tag that does not occur in training ({', '.join(tags)}); {place}: the tag "
-            f"{first!r}.{nearest(first, self.names)}"
+            f"{len(found)} words have a tag that does not occur in training ({a_few(tags)}); {place}: the tag "
+            f"{quoted(first)}.{nearest(first, self.names)}"
         )
 
     def save(self, folder: Path) -> None:

@@ -7,7 +7,7 @@ from regard.data.images.captioned import Captioned, Part
 from regard.data.images.json_file import entries, read_json
 from regard.data.images.picture import load_picture
 from regard.data.images.settings import CaptionedFolder
-from regard.errors import ConfigError, DataError, nearest
+from regard.errors import ConfigError, DataError, cut, nearest, quoted
 
 SPLITS: dict[str, Part] = {"train": "training", "restval": "training", "val": "validation", "test": "test"}
 """What the file's splits are here; "restval" is what a public split of COCO adds to its training."""
@@ -61,23 +61,24 @@ class FolderPictures:
 
 def _entry(entry: dict[str, Any], folder: Path, place: str) -> tuple[Part, _Entry]:
     name, split = _text(entry, "filename", place), _text(entry, "split", place)
+    named = f"{place} ({cut(name, 60)})"
     if split not in SPLITS:
-        raise DataError(f"{place} ({name}): no split is named {split!r}.{nearest(split, SPLITS)}")
+        raise DataError(f"{named}: no split is named {quoted(split)}.{nearest(split, SPLITS)}")
     below = _text(entry, "filepath", place) if entry.get("filepath") is not None else ""
     sentences = entry.get("sentences")
     if not isinstance(sentences, list) or not sentences:
-        raise DataError(f'{place} ({name}): expected "sentences", a list of one or more')
-    captions = tuple(_sentence(one, f"{place} ({name}), sentence {at + 1}") for at, one in enumerate(sentences))
+        raise DataError(f'{named}: expected "sentences", a list of one or more')
+    captions = tuple(_sentence(one, f"{named}, sentence {at + 1}") for at, one in enumerate(sentences))
     inside = Path(below, name)
     if inside.anchor or ".." in inside.parts:
-        raise DataError(f"{place}: {str(inside)!r} leads out of the folder of the pictures; name files within it")
+        raise DataError(f"{place}: {quoted(str(inside))} leads out of the folder of the pictures; name files within it")
     return SPLITS[split], _Entry(folder / inside, captions)
 
 
 def _text(entry: dict[str, Any], field: str, place: str) -> str:
     value = entry.get(field)
     if not isinstance(value, str) or not value:
-        raise DataError(f'{place}: expected "{field}", a text, but {value!r} was given')
+        raise DataError(f'{place}: expected "{field}", a text, but {quoted(value)} was given')
     return value
 
 
