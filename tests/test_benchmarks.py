@@ -226,3 +226,18 @@ def test_peak_memory_is_of_the_call_alone(benchmarks):
 
     held = torch.ones(2**22)  # 16 MiB, before the call
     assert 30 < turns.peak_mebibytes(lambda: held + torch.ones(2**22)) < 60  # two of that size within it
+
+
+def test_what_starting_takes(benchmarks, monkeypatch, capsys):
+    """A row a call, by that of torch; a call that fails is not taken for a quick one."""
+    import start
+
+    quick = {"import torch": [sys.executable, "-c", "x = sum(range(10**6))"], "python": start.CALLS["python"]}
+    monkeypatch.setattr(start, "CALLS", quick)
+    start.main(["--json", "--rounds", "1"])
+    theirs, ours = json.loads(capsys.readouterr().out)["rows"]
+    assert theirs["by import torch, processor"] == theirs["by import torch, clock"] == 1
+    assert ours["clock ms"] >= ours["processor ms"] / 2 > 0
+    monkeypatch.setattr(start, "CALLS", quick | {"python": [sys.executable, "-c", "import nothing_of_this_name"]})
+    with pytest.raises(SystemExit, match="import nothing_of_this_name failed"):
+        start.main(["--rounds", "1"])
