@@ -60,12 +60,27 @@ def test_what_was_changed_is_looked_at_again(monkeypatch):
     tensor = torch.randn(7, 3)
     assert stays_safe(tensor, None)
     tensor[2, 1] = torch.nan
-    assert not stays_safe(tensor) and not stays_safe(tensor), "what is not safe is never remembered"
+    given = looks(monkeypatch)
+    assert not stays_safe(tensor) and not stays_safe(tensor) and len(given) == 1
     tensor[2, 1] = 0
     assert stays_safe(tensor)
-    given = looks(monkeypatch)
     tensor.set_(torch.full((7, 3), torch.inf))
-    assert not stays_safe(tensor) and len(given) == 1
+    assert not stays_safe(tensor) and len(given) == 3
+
+
+def test_what_is_written_during_a_look_is_looked_at_again(monkeypatch):
+    """By another thread, say."""
+    tensor, look = torch.randn(7, 3), guard.is_safe
+
+    def looks_while_one_writes(given):
+        found = look(given)
+        tensor[2, 1] = torch.nan
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guard, "is_safe", looks_while_one_writes)
+        assert stays_safe(tensor)
+    assert not stays_safe(tensor)
 
 
 def test_a_hidden_nan_that_comes_later_is_kept_from_the_answer():

@@ -160,4 +160,10 @@ def test_the_loop_and_torchs_calls_keep_keys_apart(monkeypatch):
     for library in (compiler.library, lambda name: None) * 2:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=library))
         torch.testing.assert_close(scored(query, key, vector), exact(query, key, vector))
-    assert all(additive._kept[loop].get(key) for loop in (False, True))
+    assert all(key in additive._kept[loop]._found for loop in (False, True))
+
+
+def test_nothing_is_kept_for_a_loop_that_is_not_there(monkeypatch):
+    """Whoever asks may be of another library, which could be built: keys laid out for torch are none of its."""
+    monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
+    assert additive.kept_of(sides(1, hidden=13)[1], compiled=True) is None

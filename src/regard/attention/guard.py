@@ -43,22 +43,16 @@ def is_safe(*tensors: Tensor | None) -> bool:
 
 
 def stays_safe(*tensors: Tensor | None) -> bool:
-    """`is_safe` of what serves at many calls, such as a decoder's keys: what was safe isn't looked at again.
+    """`is_safe` of what serves at many calls, such as a decoder's keys: what was looked at isn't looked at again.
 
     That holds as long as a tensor is alive and unchanged, as `Remembered` knows it. A look at 32 × 50 keys and values
     of 512 numbers takes 365 µs, this one 9 µs.
     """
-    for tensor in tensors:
-        if tensor is None:
-            continue
-        real = are_real(tensor)  # else they lie elsewhere
-        if real and _safe.get(tensor):
-            continue
-        if not is_safe(tensor):
-            return False
-        if real:
-            _safe.keep(tensor, True)
-    return True
+    return all(
+        _safe.look(tensor, is_safe) if are_real(tensor) else is_safe(tensor)  # else its numbers lie elsewhere
+        for tensor in tensors
+        if tensor is not None
+    )
 
 
 _safe: Remembered[bool] = Remembered()

@@ -35,9 +35,9 @@ _LEAST, _LEAST_COMPILED = 2**19, 2**16
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
 
-# Of keys, between the steps of a decoder, by whether it is for a loop: hidden units, with those that it wants behind
-# their end, and exponentials, None where the keys are too wide.
-_kept: dict[bool, Remembered[tuple[int, Tensor | None]]] = {True: Remembered(), False: Remembered()}
+# The exponentials of keys, between the steps of a decoder, by whether they are for a loop; None where the keys are too
+# wide.
+_kept: dict[bool, Remembered[Tensor | None]] = {True: Remembered(), False: Remembered()}
 
 
 def serves(like: Tensor, numbers: int) -> bool:
@@ -169,17 +169,15 @@ def _flat(*tensors: Tensor | None) -> list[Any]:
 
 def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
-    width = key.shape[-1] + (_behind(key) if compiled else 0)
-    kept = _kept[compiled].get(key)
-    if kept is None or kept[0] != width:
-        with torch.inference_mode(False):  # a later call may have gradients
-            kept = _kept[compiled].keep(key, (width, _to_keep(key.detach(), compiled)))
-    return kept[1]
+    return _kept[compiled].look(key, lambda key: _to_keep(key.detach(), compiled))
 
 
+@torch.inference_mode(False)  # a later call may have gradients
 def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
-    run = loop("additive", "keep", key.dtype) if compiled else None
-    if run:
+    if compiled:
+        run = loop("additive", "keep", key.dtype)
+        if run is None:  # what asks is a loop of another library, which then makes them itself
+            return None
         key = padded(key)
         made = torch.empty_like(key)
         return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None

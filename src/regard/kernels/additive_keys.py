@@ -42,11 +42,12 @@ def ticket_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
     """
     if not torch.is_grad_enabled() or key.grad_fn is None:
         return None
-    found = _made.get(key)
-    if found is None:
-        gathered = Gathered()
-        found = _made.keep(key, (gathered, _Ticket.apply(gathered, key)))
-    return found
+    return _made.look(key, _ticket)
+
+
+def _ticket(key: Tensor) -> tuple[Gathered, Tensor]:
+    gathered = Gathered()
+    return gathered, _Ticket.apply(gathered, key)
 
 
 class _Ticket(torch.autograd.Function):

@@ -1,5 +1,6 @@
 """What was found of a tensor, as long as it is alive and unchanged, such as what is made of a decoder's keys."""
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from torch import Tensor
@@ -20,19 +21,14 @@ class Remembered(Generic[Found]):
     def __init__(self) -> None:
         self._found: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
-    def get(self, tensor: Tensor) -> Found | None:
-        """What was kept of the tensor as it is now; None where nothing was."""
+    def look(self, tensor: Tensor, make: Callable[[Tensor], Found]) -> Found:
+        """What was kept of the tensor as it is now, else what is made of it, which is kept in its place."""
         if tensor.is_inference():
-            return None
+            return make(tensor)
+        # Before it is made: what another thread writes meanwhile is a change.
+        now = tensor._version, tensor.data_ptr(), tensor.shape, tensor.stride()
         held = self._found.get(tensor)
-        return held[1] if held is not None and held[0] == _now(tensor) else None
-
-    def keep(self, tensor: Tensor, found: Found) -> Found:
-        """Remember this of the tensor as it is now, in the place of what was kept before."""
-        if not tensor.is_inference():
-            self._found[tensor] = _now(tensor), found
+        if held is None or held[0] != now:
+            held = self._found[tensor] = now, make(tensor)
+        found: Found = held[1]
         return found
-
-
-def _now(tensor: Tensor) -> tuple[int, int]:
-    return tensor._version, tensor.data_ptr()
