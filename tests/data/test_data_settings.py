@@ -9,7 +9,7 @@ from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
     [
         ({"source": "a.txt"}, "`source` is given without `target`"),
         ({"target": "a.txt"}, "`target` is given without `source`"),
-        ({"tsv": "a", "jsonl": "b"}, "given are `tsv`, `jsonl`"),
+        ({"tsv": "a", "jsonl": "b"}, "given are `tsv` and `jsonl`"),
         ({"tsv": "a", "validation": {}}, "`validation` names no files"),
         ({"tsv": "a", "validation": {"tsv": "b"}, "held_out": 5}, "`held_out` takes pairs"),
         ({"tsv": "a", "tokenizer": "sentencepiece"}, "sentencepiece_model=FILE.model"),
@@ -18,7 +18,7 @@ from regard.data.settings import CorpusSettings, DataSettings, PhraseSettings
         ({"jsonl": "a", "links": "b"}, "`links` stand beside source and target, or tsv"),
         ({"tsv": "a", "links": "b", "links_from": 2}, "less than or equal to 1"),
         ({"phrases": {"source": "fr", "target": "fr"}}, "both 'fr'"),
-        ({"phrases": {}, "reversal": {}}, "given are `phrases`, `reversal`"),
+        ({"phrases": {}, "reversal": {}}, "given are `phrases` and `reversal`"),
         ({"reversal": {"shortest": 7, "longest": 5}}, "shortest (7) is more than longest (5)"),
         ({"source": "a", "target": "b", "columns": [2, 1]}, "`columns` are of a `tsv`"),
         ({"tsv": "a", "columns": [3, 3]}, "`columns` name column 3 twice"),

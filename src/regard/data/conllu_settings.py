@@ -1,9 +1,10 @@
 """Which treebanks to read, and how their sentences are split and batched. No torch here."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.origins import Paths, leave_some
 
 Column = Literal["upos", "xpos", "deprel"]
 
@@ -16,12 +17,7 @@ class TestedTreebank(BaseModel):
     __test__ = False  # no test of pytest's, whatever its name
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    treebank: list[Path] | None = Field(default=None, min_length=1, description="file or files in CoNLL-U")
-
-    @field_validator("treebank", mode="before")
-    @classmethod
-    def _several(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str | Path) else given
+    treebank: Paths | None = Field(default=None, description="file or files in CoNLL-U")
 
 
 class TaggingData(TestedTreebank):
@@ -42,8 +38,5 @@ class TaggingData(TestedTreebank):
 
     @model_validator(mode="after")
     def _rest(self) -> "TaggingData":
-        if self.validation_share + self.test_share >= 1:
-            raise ValueError(
-                f"validation_share {self.validation_share} and test_share {self.test_share} leave nothing to train on"
-            )
+        leave_some(self.validation_share, self.test_share)
         return self

@@ -1,19 +1,22 @@
 """Which labelled sentences to read, and how they are split, cut and batched. No torch here."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, PositiveInt, model_validator
 
+from regard.data.origins import OneOrigin, leave_some
 from regard.data.settings import Part
 
 ORIGINS = ("tsv", "jsonl", "files")
 NAMED = "data.tsv=FILE, data.jsonl=FILE, or a file for each label: data.files.positive=FILE data.files.negative=FILE"
 
 
-class LabelledSettings(BaseModel):
+class LabelledSettings(OneOrigin):
     """Where sentences with labels come from. A file may be gzipped, or lie in a zip archive: `a.zip/b.txt`."""
 
+    origins: ClassVar[tuple[str, ...]] = ORIGINS
+    items: ClassVar[str] = "sentences"
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tsv: Path | None = Field(default=None, description="file of columns, a text and its label among them")
@@ -25,18 +28,10 @@ class LabelledSettings(BaseModel):
     files: dict[str, Path] | None = Field(default=None, min_length=1, description="a file of sentences for each label")
 
     @model_validator(mode="after")
-    def _one_origin(self) -> "LabelledSettings":
-        given = [name for name in ORIGINS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"choose one origin of sentences; given are {', '.join(f'`{name}`' for name in given)}")
+    def _two_columns(self) -> "LabelledSettings":
         if self.columns[0] == self.columns[1]:
             raise ValueError(f"`columns` name column {self.columns[0]} twice; text and label are two")
         return self
-
-    @property
-    def given(self) -> bool:
-        """Whether any origin is named."""
-        return any(getattr(self, name) is not None for name in ORIGINS)
 
 
 class TestedSentences(LabelledSettings):
@@ -62,8 +57,5 @@ class ClassificationData(LabelledSettings):
 
     @model_validator(mode="after")
     def _rest(self) -> "ClassificationData":
-        if self.validation_share + self.test_share >= 1:
-            raise ValueError(
-                f"validation_share {self.validation_share} and test_share {self.test_share} leave nothing to train on"
-            )
+        leave_some(self.validation_share, self.test_share)
         return self

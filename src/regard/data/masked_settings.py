@@ -1,9 +1,10 @@
 """Which text a masked language model reads, how much of it is hidden, and how it is split and cut. No torch here."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.origins import OneOrigin, Paths, leave_some
 
 NAMED = "data.text=FILE, or data.standard_library=true for the source of Python's own"
 
@@ -14,15 +15,10 @@ class TestedGaps(BaseModel):
     __test__ = False  # no test of pytest's, whatever its name
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    text: list[Path] | None = Field(default=None, min_length=1, description="file or files of text")
+    text: Paths | None = Field(default=None, description="file or files of text")
     asked: float = Field(
         default=0.15, gt=0, lt=1, description="part of the known pieces that a validation or a test hides and asks for"
     )
-
-    @field_validator("text", mode="before")
-    @classmethod
-    def _several(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str | Path) else given
 
 
 class Masking(BaseModel):
@@ -41,12 +37,15 @@ class Masking(BaseModel):
         return self
 
 
-class MaskedData(TestedGaps):
+class MaskedData(TestedGaps, OneOrigin):
     """Text to train, validate and test on, the vocabulary and the windows.
 
     A file may be gzipped, or lie in a zip archive: `a.zip/b.txt`. The last lines of named files are for the test, those
     before them for the validation. Of the standard library each module is in one part, by its name.
     """
+
+    origins: ClassVar[tuple[str, ...]] = ("text", "standard_library")
+    items: ClassVar[str] = "text"
 
     standard_library: bool = Field(
         default=False, description="read the source of Python's standard library in place of files"
@@ -62,8 +61,5 @@ class MaskedData(TestedGaps):
 
     @model_validator(mode="after")
     def _rest(self) -> "MaskedData":
-        if self.validation_share + self.test_share >= 1:
-            raise ValueError("validation_share and test_share leave nothing to train on")
-        if self.text is not None and self.standard_library:
-            raise ValueError("choose one origin of text; given are `text` and `standard_library`")
+        leave_some(self.validation_share, self.test_share)
         return self

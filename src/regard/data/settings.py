@@ -1,9 +1,11 @@
 """What to read, how to cut it into units and how to batch it. No torch here: the command line reads this file first."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from regard.data.origins import OneOrigin
 
 Language = Literal["en", "fr", "de", "es", "zh"]
 TokenizerKind = Literal["words", "characters", "bpe", "sentencepiece"]
@@ -56,12 +58,14 @@ ORIGINS = ("source", "tsv", "jsonl", "phrases", "reversal")
 NAMED = "source and target, tsv, jsonl, phrases or reversal"
 
 
-class CorpusSettings(BaseModel):
+class CorpusSettings(OneOrigin):
     """Where sentence pairs come from: line-aligned files, one TSV, one JSONL, or a built-in maker.
 
     A file may lie in a zip archive, which a path enters like a folder: `fra-eng.zip/fra.txt`.
     """
 
+    origins: ClassVar[tuple[str, ...]] = ORIGINS
+    items: ClassVar[str] = "pairs"
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: Path | None = Field(default=None, description="file of source lines, plain or .gz, UTF-8")
@@ -100,13 +104,10 @@ class CorpusSettings(BaseModel):
     links_reversed: bool = Field(default=False, description="`links` name the target word first")
 
     @model_validator(mode="after")
-    def _one_origin(self) -> "CorpusSettings":
+    def _fit(self) -> "CorpusSettings":
         if (self.source is None) != (self.target is None):
             there, missing = ("source", "target") if self.target is None else ("target", "source")
             raise ValueError(f"`{there}` is given without `{missing}`; line-aligned text needs both files")
-        given = [name for name in ORIGINS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"choose one origin of pairs; given are {', '.join(f'`{name}`' for name in given)}")
         if self.links is not None and self.source is None and self.tsv is None:
             raise ValueError("`links` stand beside source and target, or tsv; others bring their own")
         if self.columns != (1, 2) and self.tsv is None:
@@ -114,11 +115,6 @@ class CorpusSettings(BaseModel):
         if self.columns[0] == self.columns[1]:
             raise ValueError(f"`columns` name column {self.columns[0]} twice; source and target are two")
         return self
-
-    @property
-    def given(self) -> bool:
-        """Whether any origin is named."""
-        return any(getattr(self, name) is not None for name in ORIGINS)
 
 
 class DataSettings(CorpusSettings):

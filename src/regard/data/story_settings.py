@@ -1,8 +1,11 @@
 """Which stories to read, and how they are batched. No torch here."""
 
 from pathlib import Path
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.data.origins import OneOrigin
 
 ORIGINS = ("babi", "squad", "made")
 NAMED = (
@@ -27,9 +30,11 @@ class MadeStories(BaseModel):
     seed: int | None = Field(default=None, ge=0, description="draws them; the run's seed unless given")
 
 
-class StoriesSettings(BaseModel):
+class StoriesSettings(OneOrigin):
     """Where stories come from."""
 
+    origins: ClassVar[tuple[str, ...]] = ORIGINS
+    items: ClassVar[str] = "stories"
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     babi: Path | None = Field(
@@ -40,18 +45,6 @@ class StoriesSettings(BaseModel):
         default=None, description="JSON file in the form of SQuAD, 1.1 or 2.0; its answers stand in its texts"
     )
     made: MadeStories | None = Field(default=None, description="made stories")
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> "StoriesSettings":
-        named = [f"`{name}`" for name in ORIGINS if getattr(self, name) is not None]
-        if len(named) > 1:
-            raise ValueError(f"choose one origin of stories; given are {' and '.join(named)}")
-        return self
-
-    @property
-    def given(self) -> bool:
-        """Whether any origin is named."""
-        return any(getattr(self, name) is not None for name in ORIGINS)
 
 
 class TestedStories(StoriesSettings):

@@ -1,20 +1,14 @@
 """Which text a language model reads, and how it is split, cut and batched. No torch here."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from regard.data.origins import Paths, as_list, leave_some
+
 DEFAULT_STRETCH = 1024
 """Pieces that a test reads from one fresh state, where the model says nothing else."""
-
-
-def _several(given: Any) -> Any:
-    return [given] if isinstance(given, str | Path) else given
-
-
-Paths = Annotated[list[Path], BeforeValidator(_several), Field(min_length=1)]
-"""One path, or several."""
 
 
 class TestedText(BaseModel):
@@ -59,7 +53,7 @@ class LanguageData(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: Paths | None = Field(default=None, description="files or folders of text")
-    fields: Annotated[list[str], BeforeValidator(_several), Field(min_length=1)] = Field(
+    fields: Annotated[list[str], BeforeValidator(as_list), Field(min_length=1)] = Field(
         default=["text"], description="of .jsonl and .json: the fields that are read, in this order"
     )
     documents: Literal["running", "marked", "apart"] = Field(
@@ -89,7 +83,5 @@ class LanguageData(BaseModel):
 
     @model_validator(mode="after")
     def _rest(self) -> "LanguageData":
-        held = (0 if self.validation else self.validation_share) + (0 if self.test else self.test_share)
-        if held >= 1:
-            raise ValueError("validation_share and test_share leave nothing to train on")
+        leave_some(0 if self.validation else self.validation_share, 0 if self.test else self.test_share)
         return self
