@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from regard.cli.app import app
 from regard.errors import ConfigError
 from regard.tasks.config import as_yaml, check, keys, parse_assignments, parse_yaml
+from regard.tasks.notes import unknown_words
 from regard.tasks.settings import SETTINGS
 from regard.tasks.task import TASKS, find_task
 
@@ -64,6 +65,17 @@ def test_what_does_not_fit_it_is_an_error_before_anything_is_loaded(run):
     wrong = call("train", "greater", "training.monitor=loss", "model.kind=deap", code=2).stderr
     assert "training.monitor: no measure is named 'loss'. Known: right." in wrong
     assert "model.kind: 'deap' is not one of its values. Did you mean 'deep'?" in wrong
+
+
+def test_words_that_are_unknown_are_noted_in_the_language_of_the_view():
+    assert unknown_words([], "en") == unknown_words([], "zh") == []
+    assert unknown_words(["zork", "不"], "en") == ["Unknown words: zork 不"]
+    assert unknown_words(["zork"], "zh") == ["未登录词：zork"]
+
+
+@pytest.mark.parametrize("name", ["classification", "language", "masked", "tagging"])
+def test_a_task_without_examples_shows_none(name):
+    assert find_task(name).examples(None, None) is None
 
 
 def test_a_recipe_and_a_study_of_it(tmp_path):

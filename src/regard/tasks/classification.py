@@ -107,10 +107,6 @@ def evaluate(classifier: SentenceClassifier, sentences: list[Labelled]) -> Evalu
     )
 
 
-def _examples(classifier: SentenceClassifier, evaluation: Evaluation) -> View | None:
-    return None
-
-
 TASK = Task(
     name="classification",
     verb="classify",
@@ -123,5 +119,4 @@ TASK = Task(
     problems=_problems,
     evaluate=_evaluate,
     measures=ClassificationSettings.measures,
-    examples=_examples,
 )

@@ -18,6 +18,7 @@ from regard.tasks.classification_data import load_labels
 from regard.tasks.classification_settings import ClassificationSettings
 from regard.tasks.config import check
 from regard.tasks.heads_view import heads_of, heads_view
+from regard.tasks.notes import unknown_words
 from regard.tasks.past_view import looks_back, past_matrices, past_view
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
@@ -123,9 +124,7 @@ class SentenceClassifier:
         [verdict] = self.classify([text])
         notes = [f"{verdict.label} {verdict.probability:.3f}"]
         unknown = [piece for one, piece in zip(sentence.ids, sentence.pieces, strict=True) if one == UNKNOWN]
-        if unknown:
-            notes.append(("Unknown words: " if language == "en" else "未登录词：") + " ".join(unknown))
-        notes += [sentence.note] if sentence.note else []
+        notes += unknown_words(unknown, language) + ([sentence.note] if sentence.note else [])
         pooled = []
         if "query" in model.pools:
             weights = model.pools["query"](model.states(ids, lengths)).weights[0]

@@ -17,6 +17,7 @@ from regard.models.masked import MaskedLanguageModel
 from regard.tasks.config import check
 from regard.tasks.heads_view import heads_of, heads_view
 from regard.tasks.masked_settings import MaskedSettings
+from regard.tasks.notes import unknown_words
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
 from regard.views.view import View
@@ -149,9 +150,7 @@ class Filler:
                 for number, gap in enumerate(filled.gaps, start=1)
             ]
         unknown = [piece for one, piece in _pairs(line.ids, line.pieces) if one == UNKNOWN]
-        if unknown:
-            notes.append(("Unknown words: " if language == "en" else "未登录词：") + " ".join(unknown))
-        return heads_view(heads_of(attended, line.pieces), notes, language)
+        return heads_view(heads_of(attended, line.pieces), notes + unknown_words(unknown, language), language)
 
     @torch.no_grad()
     def _told(self, lines: list[Gapped], top: int) -> list[Filled]:

@@ -197,10 +197,6 @@ def _places(first: int, after: int | None) -> str:
     return str(first) if after == first + 1 else f"{first}–{after - 1}"
 
 
-def _examples(writer: Writer, evaluation: Evaluation) -> View | None:
-    return None
-
-
 TASK = Task(
     name="language",
     verb="write",
@@ -213,6 +209,5 @@ TASK = Task(
     problems=_problems,
     evaluate=_evaluate,
     measures=LanguageSettings.measures,
-    examples=_examples,
     monitors=_MONITORS,
 )

@@ -189,10 +189,6 @@ def baselines(
     return {"trigrams, both sides known": filled / count, "the most frequent piece": usual / count}
 
 
-def _examples(filler: Filler, evaluation: Evaluation) -> View | None:
-    return None
-
-
 TASK = Task(
     name="masked",
     verb="fill",
@@ -205,5 +201,4 @@ TASK = Task(
     problems=_problems,
     evaluate=_evaluate,
     measures=MaskedSettings.measures,
-    examples=_examples,
 )

@@ -102,10 +102,6 @@ def _measures(words: list[tuple[bool, float]]) -> dict[str, float]:
     }
 
 
-def _examples(tagger: SentenceTagger, evaluation: Evaluation) -> View | None:
-    return None
-
-
 TASK = Task(
     name="tagging",
     verb="tag",
@@ -118,5 +114,4 @@ TASK = Task(
     problems=_problems,
     evaluate=_evaluate,
     measures=TaggingSettings.measures,
-    examples=_examples,
 )

@@ -50,7 +50,7 @@ class Task:
         evaluate: `(loaded, run's folder, test) -> Evaluation`; test holds checked values of the settings' `tests`, {}
             for what the run held out.
         measures: what an evaluation tells, the settings' own `measures`.
-        examples: `(loaded, evaluation) -> View or None`, what `regard reproduce` shows at its end.
+        examples: `(loaded, evaluation) -> View or None`, what `regard reproduce` shows at its end; by default nothing.
         monitors: what a validation tells, by name, and whether it should be low or high; None: the same `measures`.
     """
 
@@ -65,7 +65,7 @@ class Task:
     problems: Callable[[dict[str, Any]], list[str]]
     evaluate: Callable[[Any, Path, dict[str, Any]], Evaluation]
     measures: dict[str, Better]
-    examples: Callable[[Any, Any], View | None]
+    examples: Callable[[Any, Any], View | None] = lambda loaded, evaluation: None
     monitors: dict[str, Better] | None = None
 
     def faults(self, tree: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from regard.tasks.config import check
 from regard.tasks.going_on import go_on
 from regard.tasks.language_settings import LanguageSettings
 from regard.tasks.language_view import steps_view, text_view
+from regard.tasks.notes import unknown_words
 from regard.tasks.runs import open_run
 from regard.training.checkpoint import load_weights
 from regard.views.view import View
@@ -91,7 +92,7 @@ class Writer:
                 f"{len(whole) - 1} pieces were read, and the model sees {reach} at once: its steps can be shown of a "
                 f"shorter text; give a --length of {max(1, reach - len(ids))} or less, or a shorter prompt"
             )
-        notes, labels = self._notes(spellings, language), self._labels(whole, spellings)
+        notes, labels = unknown_words(spellings, language), self._labels(whole, spellings)
         return steps_view(self.model, whole, labels, len(written), self._spell, notes=notes, language=language)
 
     def _go_on(
@@ -160,7 +161,7 @@ class Writer:
             self._labels(whole, spellings),
             self.settings.model.kind,
             heads=heads,
-            notes=self._notes(spellings, language),
+            notes=unknown_words(spellings, language),
             language=language,
         )
 
@@ -171,11 +172,6 @@ class Writer:
         """The pieces as they are shown; those that are unknown as they were spelt."""
         unknown = iter(spellings)
         return [next(unknown, self._spell(one)) if one == UNKNOWN else self._spell(one) for one in ids]
-
-    def _notes(self, spellings: Sequence[str], language: str) -> list[str]:
-        if not spellings:
-            return []
-        return [("Unknown words: " if language == "en" else "未登录词：") + " ".join(spellings)]
 
     def _prompt(self, text: str) -> tuple[list[int], list[str]]:
         """Ids of a text, of which the last line is not over, and the spelling of its unknown words."""
