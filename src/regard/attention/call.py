@@ -73,7 +73,7 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
-class Chosen(NamedTuple):
+class Course(NamedTuple):
     """How a call is taken.
 
     Attributes:
@@ -142,7 +142,7 @@ class Call(NamedTuple):
 
     # --- choosing ---------------------------------------------------------------------------------------------------
 
-    def choose(self, *, ahead: bool = True) -> Chosen:
+    def choose(self, *, ahead: bool = True) -> Course:
         """The path, and who sees to it that hidden content leaves no trace.
 
         Args:
@@ -182,12 +182,12 @@ class Call(NamedTuple):
         choice = dispatch.choose(facts)
         in_loop = looks and choice.path == "compiled" and self._loop_looks()
         if not looks or (in_loop and not ahead):
-            return Chosen(choice, blind, in_loop, in_loop)
+            return Course(choice, blind, in_loop, in_loop)
         if self._is_safe():
-            return Chosen(choice, False, False, False)
+            return Course(choice, False, False, False)
         if in_loop and self._is_read_safely():
-            return Chosen(choice, False, False, True)
-        return Chosen(dispatch.choose(facts._replace(unsafe=True)), True, False, False)
+            return Course(choice, False, False, True)
+        return Course(dispatch.choose(facts._replace(unsafe=True)), True, False, False)
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""

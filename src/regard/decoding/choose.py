@@ -50,8 +50,8 @@ class Forbidden:
         return mask.to(logits.device)
 
 
-class Chosen(NamedTuple):
-    """For each item and place of its new beam: `(items, places)` arrays; a place without hypothesis has total −inf.
+class Continuations(NamedTuple):
+    """What each item's new beam goes on with: `(items, places)` arrays; a place without hypothesis has total −inf.
 
     Attributes:
         parents: the place in the old beam that is continued.
@@ -92,7 +92,7 @@ def highest(
 
 def expand(
     logits: Float[Tensor, "rows choices"], banned: Bool[Tensor, " choices"] | None, totals: np.ndarray, beam: int
-) -> Chosen:
+) -> Continuations:
     """The `beam` most probable continuations of each item; ties go to the lower id, then to the lower parent.
 
     Args:
@@ -104,7 +104,7 @@ def expand(
     items, places = totals.shape
     if beam == places == 1:
         best, steps = _greedy(logits, banned)
-        return Chosen(_only(items), best, totals + steps)
+        return Continuations(_only(items), best, totals + steps)
     values, ids = highest(logits, beam, banned)
     each = values.shape[1]
     # float64 sums of float32 values are exact here, so hypotheses that tie on paper tie in the machine.
@@ -114,7 +114,7 @@ def expand(
     parents = np.broadcast_to(np.repeat(np.arange(places), each), tokens.shape)
     order = np.lexsort((parents, tokens, -candidates), axis=-1)[:, :beam]
     take = np.take_along_axis
-    return Chosen(take(parents, order, 1), take(tokens, order, 1), take(candidates, order, 1))
+    return Continuations(take(parents, order, 1), take(tokens, order, 1), take(candidates, order, 1))
 
 
 def draw(
@@ -123,7 +123,7 @@ def draw(
     totals: np.ndarray,
     uniforms: np.ndarray,
     settings: SearchSettings,
-) -> Chosen:
+) -> Continuations:
     """One random continuation for each draw; `totals` stay the model's own log-probabilities.
 
     Temperature comes first, then top-k, then top-p over what top-k left. The draw is the inverse of the distribution
@@ -156,7 +156,7 @@ def draw(
     parents = np.broadcast_to(np.arange(draws) if places == draws else np.zeros(draws, dtype=np.int64), (items, draws))
     steps = _numpy(values.gather(1, picked)) - _log_normalizers(logits)
     grown = np.take_along_axis(totals, parents, 1) + steps.reshape(items, draws)
-    return Chosen(parents, ids.gather(1, picked).numpy().reshape(items, draws), grown)
+    return Continuations(parents, ids.gather(1, picked).numpy().reshape(items, draws), grown)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.decoding.choose import Chosen
+from regard.decoding.choose import Continuations
 
 
 class _Record(NamedTuple):
@@ -27,7 +27,7 @@ class History:
         self.aligned = aligned
         self._records: list[_Record] = []
 
-    def add(self, slots: dict[int, int], chosen: Chosen, weights: np.ndarray | None) -> None:
+    def add(self, slots: dict[int, int], chosen: Continuations, weights: np.ndarray | None) -> None:
         """Keep one step.
 
         Args:

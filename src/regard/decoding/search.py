@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.decoding.choose import Chosen, Forbidden, draw, expand
+from regard.decoding.choose import Continuations, Forbidden, draw, expand
 from regard.decoding.history import History
 from regard.decoding.outputs import Hypothesis, Item
 from regard.decoding.rows import check_rows, device_of, follow, select
@@ -147,7 +147,7 @@ def search(
     return results
 
 
-def _goes_on(chosen: Chosen, end: int | None) -> bool:
+def _goes_on(chosen: Continuations, end: int | None) -> bool:
     """Whether every place has a hypothesis, and none has ended. In Python's numbers: there are few."""
     return end not in chosen.ids.ravel().tolist() and -np.inf not in chosen.totals.ravel().tolist()
 
@@ -159,7 +159,7 @@ def _choose(
     banned: Forbidden,
     settings: SearchSettings,
     steps: int,
-) -> Chosen:
+) -> Continuations:
     logits = step.logits.select(1, -1)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     mask = banned.mask(logits, steps)
