@@ -8,7 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
+from regard.kernels.arrays import by_hand
+from regard.kernels.calls import are_alike
 from regard.kernels.hooked import does_as, is_hooked, weights_of
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
 
 Kind = Literal["lstm", "feed_forward"]
@@ -58,8 +61,8 @@ class Controller(nn.Module):
         """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""
         if self.kind == "feed_forward":
             return ()
-        weight = next(self.parameters())
-        return tuple(weight.new_zeros(batch, self.layers, self.width) for _ in range(2))
+        zeros = kind_of(self).new_zeros
+        return tuple(zeros(batch, self.layers, self.width) for _ in range(2))
 
     def forward(
         self, inputs: Float[Tensor, "batch inputs"], state: Carried
@@ -71,6 +74,28 @@ class Controller(nn.Module):
         for layer in self.each:
             inputs = torch.tanh(layer(inputs))
         return inputs, state
+
+
+def cell_and_orders(
+    inputs: Float[Tensor, "batch time inputs"], controller: nn.Module, orders: nn.Module, readout: nn.Module
+) -> tuple[Weights, tuple[Tensor, Tensor]] | None:
+    """The weights that a machine's whole sequence is computed from; None where its parts have to be called.
+
+    Those of the controller's cell, and weight and bias of what it tells the memory.
+
+    Args:
+        inputs: of all steps.
+        controller: what reads them.
+        orders: the layer by which it speaks.
+        readout: the layer that gives the outputs; it is called once for all steps.
+    """
+    if not by_hand(inputs) or not isinstance(controller, Controller):
+        return None
+    cell, told = controller.cell(), weights_of(orders, nn.Linear, "weight", "bias")
+    if cell is None or told is None or weights_of(readout, nn.Linear, "weight") is None:
+        return None
+    weight, bias = told
+    return (cell, (weight, bias)) if are_alike(inputs, *cell, *told) else None
 
 
 def in_advance(

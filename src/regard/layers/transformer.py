@@ -20,6 +20,7 @@ from regard.errors import ConfigError, ShapeError
 from regard.kernels.norm import sum_and_norm
 from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
+from regard.layers.kind import kind_of
 from regard.layers.places import Places
 from regard.layers.stepping import forget, one_more, steps_of
 
@@ -174,7 +175,7 @@ class Stack(nn.Module):
         """Nothing read yet."""
         forget(self)
         heads: Any = self.blocks[0].attention
-        return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, heads.output.weight)
+        return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, kind_of(heads))
 
     def memory(self, states: Float[Tensor, "batch keys dim"], keep: Bool[Tensor, "batch keys"] | None = None) -> Memory:
         """What the cross-attentions look at, projected once for all steps; padding cannot be seen."""

@@ -19,11 +19,9 @@ from torch import Tensor, nn
 from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.score import Cosine
-from regard.kernels.arrays import by_hand
-from regard.kernels.calls import are_alike
 from regard.kernels.computer import Layout, computer
-from regard.kernels.hooked import does_as, weights_of
-from regard.layers.controller import Controller, in_advance
+from regard.kernels.hooked import does_as
+from regard.layers.controller import Controller, cell_and_orders, in_advance
 from regard.layers.dynamic_memory import (
     allocation,
     along,
@@ -36,6 +34,7 @@ from regard.layers.dynamic_memory import (
     write_weighting,
     written,
 )
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import Weights
 from regard.layers.sequence import Look, Tick
 from regard.models.dnc_settings import DNCSettings
@@ -105,7 +104,7 @@ class DifferentiableNeuralComputer(nn.Module):
     def start(self, batch: int) -> DNCState:
         """Nothing read, nothing written: zeros."""
         slots, width, reads = self.settings.slots, self.settings.slot_dim, self.settings.read_heads
-        zeros = next(self.parameters()).new_zeros
+        zeros = kind_of(self).new_zeros
         return DNCState(
             controller=self.controller.start(batch),
             memory=zeros(batch, slots, width),
@@ -161,19 +160,11 @@ class DifferentiableNeuralComputer(nn.Module):
             ShapeError: the inputs have another shape than this computer was made for.
         """
         check_sequences(inputs, self.inputs)
-        weights = self._weights(inputs) if all(inputs.shape[:2]) else None
+        plain = all(inputs.shape[:2]) and does_as(self, DifferentiableNeuralComputer, methods=("start", "step"))
+        weights = cell_and_orders(inputs, self.controller, self.interface, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         return self._fast(inputs, *weights)
-
-    def _weights(self, inputs: Tensor) -> tuple[Weights, tuple[Tensor, ...]] | None:
-        """The weights of the cell and of ξ, where a sequence is computed from them and no more."""
-        if not by_hand(inputs) or not does_as(self, DifferentiableNeuralComputer, methods=("start", "step")):
-            return None
-        cell, told = self.controller.cell(), weights_of(self.interface, nn.Linear, "weight", "bias")
-        if cell is None or told is None or weights_of(self.readout, nn.Linear, "weight") is None:
-            return None
-        return (cell, told) if are_alike(inputs, *cell, *told) else None
 
     def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
         projected, recurrent = in_advance(cell, inputs)

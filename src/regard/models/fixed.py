@@ -13,10 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.kernels.hooked import does_as
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.fixed_settings import FixedSettings
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 
 
 class Halves(NamedTuple):
@@ -49,14 +51,14 @@ class FixedContext(nn.Module):
         super().__init__()
         if not -inputs <= settings.mark < inputs:
             raise ConfigError(f"model.mark is {settings.mark}, and there are {inputs} inputs, from 0")
-        self.settings, self.inputs = settings, inputs
+        self.settings, self.inputs, self.outputs = settings, inputs, outputs
         self.encoder = Recurrence("lstm", inputs, settings.width)
         self.decoder = Recurrence("lstm", inputs + settings.width, settings.width)
         self.readout = nn.Linear(settings.width, outputs)
 
     def start(self, batch: int) -> Halves:
         """Nothing read, nothing asked."""
-        zeros = self.readout.weight.new_zeros(batch, 1, self.settings.width)
+        zeros = kind_of(self.encoder).new_zeros(batch, 1, self.settings.width)
         return Halves((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
 
     def step(self, state: Halves, inputs: Float[Tensor, "batch inputs"]) -> Tick:
@@ -77,14 +79,18 @@ class FixedContext(nn.Module):
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: the encoder over all of them at once, then the decoder from the first question on.
 
+        By the steps of a subclass that has its own, or another start.
+
         Raises:
             ShapeError: the inputs are of another form or width.
         """
         check_sequences(inputs, self.inputs)
         batch, time = inputs.shape[:2]
         state = self.start(batch)
+        if not does_as(self, FixedContext, methods=("start", "step")):
+            return by_steps(self.step, state, inputs, self.outputs)[0]
         if batch == 0 or time == 0:
-            return inputs.new_zeros(batch, time, self.readout.out_features)
+            return inputs.new_zeros(batch, time, self.outputs)
         asked = (inputs[..., self.settings.mark] > 0.5).cummax(1).values
         lengths = (~asked).sum(1)
         states, _ = self.encoder(inputs, state.reading)

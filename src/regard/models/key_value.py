@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.score import Additive
+from regard.kernels.hooked import does_as
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.key_value_settings import KeyValueSettings
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 
 
 class Past(NamedTuple):
@@ -45,7 +47,7 @@ class KeyValue(nn.Module):
 
     def __init__(self, settings: KeyValueSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings, self.inputs = settings, inputs
+        self.settings, self.inputs, self.outputs = settings, inputs, outputs
         width = settings.width
         self.recurrence = Recurrence("lstm", inputs, 2 * width)
         self.attention = Attention(Additive(query_dim=width, key_dim=width, hidden_dim=settings.attention_dim))
@@ -54,7 +56,7 @@ class KeyValue(nn.Module):
 
     def start(self, batch: int) -> Past:
         """Nothing read."""
-        new = self.readout.weight.new_zeros
+        new = kind_of(self.recurrence).new_zeros
         state, none = new(batch, 1, 2 * self.settings.width), new(batch, 0, self.settings.width)
         return Past((state, state), none, none)
 
@@ -74,11 +76,16 @@ class KeyValue(nn.Module):
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: one call of the LSTM, one of the attention over all steps.
 
+        By the steps of a subclass that has its own, or another start.
+
         Raises:
             ShapeError: the inputs are of another form or width.
         """
         check_sequences(inputs, self.inputs)
-        hidden, _ = self.recurrence(inputs, self.start(inputs.shape[0]).carried)
+        state = self.start(inputs.shape[0])
+        if not does_as(self, KeyValue, methods=("start", "step")):
+            return by_steps(self.step, state, inputs, self.outputs)[0]
+        hidden, _ = self.recurrence(inputs, state.carried)
         keys, values = hidden.chunk(2, -1)
         attended = self.attention(keys, keys, values, mask=_strictly_past)
         return self._said(attended.context, values)

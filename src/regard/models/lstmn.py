@@ -25,6 +25,7 @@ from regard.kernels import lstmn as kernel
 from regard.kernels.calls import are_alike, is_plain
 from regard.kernels.hooked import does_as, is_hooked, weights_of
 from regard.layers.dropout import Dropout
+from regard.layers.kind import kind_of
 from regard.layers.sequence import Tick
 from regard.models.lstmn_settings import LSTMNSettings
 from regard.models.sequences import by_steps, check_sequences, check_step
@@ -85,7 +86,7 @@ class LSTMNLayer(nn.Module):
 
     def start(self, batch: int) -> Tapes:
         """Tapes with nothing on them."""
-        new = next(self.parameters()).new_zeros
+        new = kind_of(self).new_zeros
         return Tapes(new(batch, 0, 2 * self.width), new(batch, 0, self.score.hidden_dim), new(batch, self.width))
 
     def look(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.refocus import interpolate, sharpen, shift
 from regard.attention.score import score
-from regard.kernels.arrays import by_hand
-from regard.kernels.calls import are_alike
-from regard.kernels.hooked import does_as, weights_of
+from regard.kernels.hooked import does_as
 from regard.kernels.turing import Layout, machine
-from regard.layers.controller import Controller, in_advance
+from regard.layers.controller import Controller, cell_and_orders, in_advance
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import Carried, Weights
 from regard.layers.sequence import Look, Tick
 from regard.models.ntm_settings import NTMSettings
@@ -112,7 +111,7 @@ class NeuralTuringMachine(nn.Module):
 
     def start(self, batch: int) -> Machine:
         """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
-        layout, weight = self.layout, next(self.parameters())
+        layout, weight = self.layout, kind_of(self)
         weights = weight.new_zeros(batch, layout.heads, layout.slots)
         weights[..., 0] = 1
         return Machine(
@@ -165,19 +164,11 @@ class NeuralTuringMachine(nn.Module):
             ShapeError: the inputs have another shape than this machine was made for.
         """
         check_sequences(inputs, self.inputs)
-        weights = self._weights(inputs) if all(inputs.shape[:2]) else None
+        plain = all(inputs.shape[:2]) and does_as(self, NeuralTuringMachine, methods=("start", "step"))
+        weights = cell_and_orders(inputs, self.controller, self.orders, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         return self._fast(inputs, *weights)
-
-    def _weights(self, inputs: Tensor) -> tuple[Weights, tuple[Tensor, ...]] | None:
-        """The weights of the cell and of the orders, where a sequence is computed from them and no more."""
-        if not by_hand(inputs) or not does_as(self, NeuralTuringMachine, methods=("start", "step")):
-            return None
-        cell, told = self.controller.cell(), weights_of(self.orders, nn.Linear, "weight", "bias")
-        if cell is None or told is None or weights_of(self.readout, nn.Linear, "weight") is None:
-            return None
-        return (cell, told) if are_alike(inputs, *cell, *told) else None
 
     def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
         state = self.start(inputs.shape[0])

@@ -7,9 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
+from regard.kernels.hooked import does_as
+from regard.layers.kind import kind_of
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import Tick
 from regard.models.lstm_settings import LSTMSettings
+from regard.models.sequences import by_steps
 
 
 @runtime_checkable
@@ -50,21 +53,28 @@ class LSTMReader(nn.Module):
 
     def start(self, batch: int) -> Carried:
         """Hidden states and memories of all layers: zeros."""
-        one = next(self.parameters())
-        return tuple(one.new_zeros(batch, self.layers, self.width) for _ in range(2))
+        zeros = kind_of(self).new_zeros
+        return tuple(zeros(batch, self.layers, self.width) for _ in range(2))
 
     def forward(
         self, inputs: Float[Tensor, "batch time inputs"], state: Carried
     ) -> tuple[Float[Tensor, "batch time width"], Carried]:
-        """The top layer's hidden states, and the state after them."""
-        hidden: Tensor
-        hidden, state = self.recurrence(inputs, state)
-        return hidden, state
+        """The top layer's hidden states, and the state after them; by the steps of a subclass that has its own."""
+        if not does_as(self, LSTMReader, methods=("step",)):
+            return by_steps(self.step, state, inputs, self.width)
+        return self._read(inputs, state)
 
     def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> Tick:
         """One vector; there is nothing to look at."""
-        hidden, state = self.forward(inputs.unsqueeze(1), state)
+        # Whoever overrides `forward` alone means a step as well; whoever overrides both calls this for what it is.
+        alone = does_as(self, LSTMReader, methods=("step",)) and not does_as(self, LSTMReader)
+        hidden, state = (self.forward if alone else self._read)(inputs.unsqueeze(1), state)
         return Tick(hidden.squeeze(1), state, {})
+
+    def _read(self, inputs: Tensor, state: Carried) -> tuple[Tensor, Carried]:
+        hidden: Tensor
+        hidden, state = self.recurrence(inputs, state)
+        return hidden, state
 
 
 KINDS: dict[str, tuple[str, str]] = {

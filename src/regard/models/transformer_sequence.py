@@ -6,9 +6,10 @@ inputs ── linear ── causal layers ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.kernels.hooked import does_as
 from regard.layers.cache import Cache
 from regard.layers.sequence import Tick
-from regard.models.sequences import check_sequences, check_step
+from regard.models.sequences import by_steps, check_sequences, check_step
 from regard.models.transformer import transformer_stack
 from regard.models.transformer_sequence_settings import TransformerSequenceSettings
 
@@ -24,7 +25,7 @@ class TransformerSequence(nn.Module):
 
     def __init__(self, settings: TransformerSequenceSettings, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.settings, self.inputs = settings, inputs
+        self.settings, self.inputs, self.outputs = settings, inputs, outputs
         self.enter = nn.Linear(inputs, settings.dim)
         self.stack = transformer_stack(settings, settings.layers, causal=True, window=settings.window)
         self.readout = nn.Linear(settings.dim, outputs)
@@ -44,11 +45,13 @@ class TransformerSequence(nn.Module):
         return Tick(self.readout(stacked.output.squeeze(1)), stacked.cache, stacked.attended)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences at once.
+        """Whole sequences at once; by the steps of a subclass that has its own, or another start.
 
         Raises:
             ShapeError: the inputs are of another form or width.
         """
         check_sequences(inputs, self.inputs)
+        if not does_as(self, TransformerSequence, methods=("start", "step")):
+            return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         outputs: Tensor = self.readout(self.stack(self.enter(inputs)).output)
         return outputs
