@@ -1,6 +1,8 @@
 import pytest
 import torch
+from torch.autograd.functional import hessian, jacobian
 
+from batched import batches_are_singles
 from regard.attention import local_window, masks
 from regard.attention.attend import attend
 from regard.attention.local import FocusedAttention, LocalAttention, Monotonic, Predictive
@@ -101,6 +103,37 @@ def test_equals_the_equations_written_out_with_gradients(kind, radius, named):
     found = torch.autograd.grad((attended.context * noise).sum(), leaves)
     for a, b in zip(found, torch.autograd.grad((expected * noise).sum(), leaves), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+@pytest.mark.parametrize("name", ["general", "additive"])
+def test_batches_of_gradients_are_those_one_by_one(kind, name, dtype):
+    (query, key, value), lengths = inputs()
+    query, key, value = given = [one.detach().to(dtype).requires_grad_() for one in (query, key, value)]
+    compare = score(name, query_dim=QUERY, key_dim=KEY, **({"hidden_dim": 3} if name == "additive" else {}))
+    attention = LocalAttention(compare, radius=2.5, kind=kind, query_dim=QUERY).to(dtype)
+    context = attention(query, key, value, lengths=lengths).context
+    batches_are_singles(context, [*given, *attention.parameters()], within=torch.finfo(dtype).eps * 64)
+    batches_are_singles(attention(query.detach(), key, value, lengths=lengths).context, (key, value), within=0.0)
+
+
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+def test_jacobians_and_hessians_at_once(kind):
+    torch.manual_seed(0)
+    attention = LocalAttention("dot", radius=1.5, kind=kind, query_dim=3).double()
+    given, lengths = tuple(torch.randn(2, *shape).double() for shape in ((3, 3), (5, 3), (5, 2))), torch.tensor([5, 2])
+
+    def read(query, key, value):
+        return attention(query, key, value, lengths=lengths).context
+
+    wanted = jacobian(read, given)
+    for found in (jacobian(read, given, vectorize=True), torch.func.jacrev(read, (0, 1, 2))(*given)):
+        torch.testing.assert_close(found, wanted)
+    wanted, found = (
+        hessian(lambda *three: read(*three).square().sum(), given, vectorize=at_once) for at_once in (False, True)
+    )
+    torch.testing.assert_close(found, wanted)
 
 
 def test_local_m_stands_where_the_query_stands():

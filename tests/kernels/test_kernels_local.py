@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from batched import batches_are_singles
 from compiled import needs_compiler
 from regard.kernels import compiler, local
 
@@ -66,6 +67,27 @@ def test_first_and_second_derivatives(way):
     ):
         assert torch.autograd.gradcheck(run, given, fast_mode=True)
         assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_batches_of_gradients_are_those_one_by_one(way, dtype):
+    left, rows, weights, first = inputs(dtype=dtype)
+    for run, given in (
+        (lambda a, b: local.dots(a, b, first, WINDOW), (left, rows)),
+        (lambda a, b: local.mix(a, b, first), (weights, rows)),
+        (lambda a, b: local.spread(a, b, first, 23), (weights, left)),
+    ):
+        batches_are_singles(run(*given), given, given if dtype is torch.float64 else ())
+        for alone in (0, 1):
+            pair = [one if place == alone else one.detach() for place, one in enumerate(given)]
+            batches_are_singles(run(*pair), (pair[alone],))
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_batches_of_gradients_of_half_precision(way, dtype):
+    left, rows, weights, first = inputs(dtype=dtype)
+    batches_are_singles(local.mix(weights, rows, first), (weights, rows))
+    batches_are_singles(local.dots(left, rows, first, WINDOW), (left, rows))
 
 
 def test_any_strides_and_what_wants_no_gradient(way):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from batched import batches_are_singles
 from compiled import needs_compiler
 from regard.kernels import compiler, local, local_softmax
 from regard.kernels.local_softmax import Window, look, predict, predicts
@@ -99,6 +100,18 @@ def test_first_and_second_derivatives_of_context_and_scores(way, window):
 
     assert torch.autograd.gradcheck(run, given, fast_mode=True)
     assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("window", (PLAIN, BELL))
+def test_batches_of_gradients_are_those_one_by_one(way, window, dtype):
+    given = inputs(dtype=dtype)
+    looked, asked = look(*given, LENGTHS, window), given if window.sigma else given[:3]
+    batches_are_singles(looked.context, asked, asked if dtype is torch.float64 else ())
+    batches_are_singles((looked.context, looked.scores.nan_to_num(neginf=0.0)), asked)
+    for alone in range(len(asked)):
+        few = [one if place == alone else one.detach() for place, one in enumerate(given)]
+        batches_are_singles(look(*few, LENGTHS, window).context, (few[alone],))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
@@ -306,6 +319,15 @@ def test_centers_can_be_differentiated_again():
     hidden, vector = drawn(5)
     assert torch.autograd.gradcheck(lambda *two: predict(*two, LENGTHS), (hidden, vector), fast_mode=True)
     assert torch.autograd.gradgradcheck(lambda *two: predict(*two, LENGTHS), (hidden, vector), fast_mode=True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_centers_have_batches_of_gradients(dtype):
+    hidden, vector = drawn(dtype=dtype)
+    batches_are_singles(predict(hidden, vector, LENGTHS), (hidden, vector), (hidden, vector))
+    batches_are_singles(predict(hidden.detach(), vector, LENGTHS), (vector,))
+    batches_are_singles(predict(hidden, vector.detach(), LENGTHS), (hidden,))
 
 
 @needs_compiler

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.kernels import compiler
+from regard.kernels.batches import one_at_a_time
 
 _MANY = 8
 _TIMES = {"torch": 3.5, "torch's spread": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
@@ -155,6 +156,7 @@ class _Dots(torch.autograd.Function):
         return _dots(left, rows, first, window)
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         left, rows, first = ctx.saved_tensors
         with _as_it_is():
@@ -170,6 +172,7 @@ class _Mix(torch.autograd.Function):
         return _mix(weights, rows, first)
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, rows, first = ctx.saved_tensors
         window, to_weights = weights.shape[-1], None
@@ -187,6 +190,7 @@ class _Spread(torch.autograd.Function):
         return _spread(weights, left, first, rows)
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, left, first = ctx.saved_tensors
         window, to_weights = weights.shape[-1], None

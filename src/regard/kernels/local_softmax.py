@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.kernels import local
 from regard.kernels.again import apart
 from regard.kernels.arrays import Array
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.hooked import is_hooked
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
@@ -307,6 +308,7 @@ class _Look(torch.autograd.Function):
         return context, scores
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
         wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
@@ -326,6 +328,7 @@ class _Predict(torch.autograd.Function):
         return center
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         hidden, vector, lengths, center = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:2]
