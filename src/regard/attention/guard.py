@@ -1,8 +1,9 @@
 """What is masked out cannot touch the answer or a gradient, not even as NaN or inf.
 
 A weight of 0 is not enough: 0 × NaN is NaN, forwards in the read and backwards in the score. So rows that are not
-finite, and keys that no query sees, are replaced by 0 before anything is computed with them (the gradient to them is
-then exactly 0), and the queries that do see a row that is not finite read NaN, as plain arithmetic would have given.
+finite, keys that no query sees and queries that see none are replaced by 0 before anything is computed with them (the
+gradient to them is then exactly 0), and the queries that do see a row that is not finite read NaN, as plain arithmetic
+would have given.
 """
 
 import math
@@ -87,11 +88,12 @@ def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Gua
         spoiled_key = spoiled_key | spoiled_value
         value = torch.where(seen[..., None], value, 0.0)
     key = torch.where(seen[..., None], key, 0.0)
-    query, spoiled_query = finite_rows(query)
+    sees, spoiled_query = keep.any(-1), ~torch.isfinite(query).all(-1)
+    query = torch.where((sees & ~spoiled_query)[..., None], query, 0.0)
     if query.ndim == 4 and query.shape[1] != key.shape[1]:
         spoiled_key = spoiled_key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
     sees_spoiled = (keep & spoiled_key.unsqueeze(-2)).any(-1)
-    return Guarded(query, key, value, sees_spoiled | (spoiled_query & keep.any(-1)))
+    return Guarded(query, key, value, sees_spoiled | (spoiled_query & sees))
 
 
 def spoil(tensor: Tensor, spoiled: Tensor | None, keep: Tensor | None = None) -> Tensor:

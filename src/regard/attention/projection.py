@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from regard.attention import guard
 from regard.attention.attended import transformed
 from regard.errors import ShapeError
+from regard.kernels.calls import is_real
 
 
 def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:
     """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
     tensors, others = list(inputs), list(lasting)
-    blind = torch.compiler.is_compiling() or transformed() or any(tensor.is_meta for tensor in (*tensors, *others))
+    traced = torch.compiler.is_compiling() or transformed()
+    blind = traced or any(tensor.is_meta or not is_real(tensor) for tensor in (*tensors, *others))
     return blind or not (guard.is_safe(*tensors) and guard.stays_safe(*others))
 
 
