@@ -1,5 +1,7 @@
 """Batches of gradients, of functions that know one: what a loop over them gives, whatever mappings are around it."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch._vmap_internals import _vmap as legacy_vmap
@@ -99,6 +101,20 @@ def test_mappings_of_both_kinds_within_one_another():
     outer = legacy_vmap(lambda few: legacy_vmap(lambda scale: back(few[0] * scale))(torch.ones(3).double()))(above)
     for found, single in zip(outer, wanted, strict=True):  # the inner one maps another tensor than the outer one
         assert torch.equal(found, single[:, :1].expand_as(single))
+
+
+def test_a_batch_may_come_in_another_thread():
+    """As those of a GPU's functions do: there nothing tells of the mapping but the tensor."""
+    x, y, (product, _), _ = call()
+    above = torch.randn(3, 5, 7).double()
+
+    def back(each):
+        return torch.autograd.grad(product, (x, y), each, retain_graph=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        found = legacy_vmap(lambda each: pool.submit(back, each).result())(above)
+    for one, other in zip(found, zip(*map(back, above), strict=True), strict=True):
+        assert torch.equal(one, torch.stack(other))
 
 
 def test_a_mapping_over_none_keeps_the_shapes():

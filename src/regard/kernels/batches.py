@@ -66,15 +66,25 @@ def _taken_apart(back: Backward, upstream: Sequence[Tensor | None]) -> Gradients
 
 def _of_batch(back: Backward, upstream: Sequence[Tensor | None]) -> Gradients:
     """Of `is_grads_batched`."""
-    level = torch._C._vmapmode_decrement_nesting() + 1  # what is done to each is outside of the mapping
-    try:
-        sizes = [torch._remove_batch_dim(one, level, 1, 0).shape[0] for one in upstream if one is not None]
-        count = 0 if 0 in sizes else max(sizes)
-        known = [None if one is None else torch._remove_batch_dim(one, level, count, 0) for one in upstream]
-        found = _each(back, known, count)
-    finally:
-        torch._C._vmapmode_increment_nesting()
+    level = max(_innermost(one) for one in upstream if one is not None)
+    sizes = [torch._remove_batch_dim(one, level, 1, 0).shape[0] for one in upstream if one is not None]
+    count = 0 if 0 in sizes else max(sizes)
+    known = [None if one is None else torch._remove_batch_dim(one, level, count, 0) for one in upstream]
+    found = _each(back, known, count)
     return tuple(None if one is None else torch._add_batch_dim(one, 0, level) for one in found)
+
+
+def _innermost(one: Tensor) -> int:
+    """The highest of the levels that a tensor is batched at, 0 if at none: whoever runs around it may be a thread away.
+
+    What is not batched at a level is given as many rows as it is asked for.
+    """
+    level = 0
+    while _functorch.is_legacy_batchedtensor(one):
+        level += 1
+        once, twice = (torch._remove_batch_dim(one, level, count, 0) for count in (1, 2))
+        one = once if once.shape == twice.shape else one
+    return level
 
 
 def _of_mapping(back: Backward, upstream: Sequence[Tensor | None]) -> Gradients:
