@@ -20,10 +20,13 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.heads import SelfHeads, Sight
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
+from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward
+
+_DROPS_NOTHING = Dropout, nn.Dropout, nn.Identity  # while they are not in training
 
 
 class _Made:
@@ -31,12 +34,13 @@ class _Made:
 
     Args:
         top: the stack, or the model around it; it is not held.
-        steps: of it.
+        steps: of it; none are taken while somebody listens to its parts.
     """
 
     def __init__(self, top: nn.Module, steps: Steps | None) -> None:
-        self.steps = steps
         self._modules = [module for module in top.modules() if module is not top]
+        self._heard = is_hooked(*self._modules, taps=True)
+        self.steps = None if self._heard else steps
         self._kinds = list(map(type, self._modules))
         self._vars = list(map(vars, self._modules))
         self._holders = [module._modules for module in top.modules()]
@@ -46,12 +50,16 @@ class _Made:
     # Asked before each step, so in few calls.
     @property
     def current(self) -> bool:
-        """Whether no module, method or weight of it was put in another's place since then, and no hook set anywhere."""
+        """Whether no module, method or weight of it was put in another's place since then, and no hook set anywhere.
+
+        Nor did the last one who listened to its parts leave.
+        """
         return (
             RemovableHandle.next_id == self._handles
             and list(map(type, self._modules)) == self._kinds
             and list(chain.from_iterable(map(dict.values, self._holders))) == self._children
             and not any(map(contains, self._vars, repeat("forward")))
+            and (not self._heard or is_hooked(*self._modules, taps=True))
             and (self.steps is None or self.steps.current)
         )
 
@@ -190,16 +198,20 @@ def _steps(stack: Any) -> Steps | None:
 
 def steps_with(stack: Any, words: Words | None) -> Steps | None:
     """The stack's parts, and what a language model has around them, where the loop knows them all."""
+    from regard.layers.transformer import Block  # which takes steps by this file
+
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":
         return None
-    if is_hooked(*(module for module in stack.modules() if module is not stack), taps=True):
+    if any(type(block) is not Block for block in blocks):  # another kind may do something else
         return None
-    if any(type(block).__base__ is not nn.Module for block in blocks):  # a kind of block may do something else
+    if not all(does_as(part.dropout, *_DROPS_NOTHING) for part in (stack, *blocks)):
         return None
     for block in blocks:
         attention, feed_forward = block.attention, block.feed_forward
         if block.across is not None or type(attention) is not SelfHeads or type(feed_forward) is not FeedForward:
+            return None
+        if not does_as(attention, SelfHeads, methods=("project",)):
             return None
         if not attention.fused or feed_forward.activation not in ACTIVATIONS:
             return None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.position import Learned, Sinusoidal
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as
 from regard.kernels.transformer import Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.stepping import Looks, bias_of, ready, steps_with
@@ -63,10 +63,10 @@ def _steps(model: Any) -> Steps | None:
         return None  # a kind of them may do something else
     if embedding.max_norm is not None:
         return None
-    if is_hooked(*(part for part in model.modules() if part is not model), taps=True):
-        return None
     adds = getattr(stack.position, "kind", None) == "add"
     if adds and type(stack.position) not in (Learned, Sinusoidal):
         return None
     learned = stack.position if type(stack.position) is Learned else None
+    if learned is not None and not does_as(learned, Learned, methods=("add",)):
+        return None
     return steps_with(stack, Words(embedding, embedding.scale, learned, model.readout))
