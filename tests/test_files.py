@@ -23,6 +23,15 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path):
     assert caught.value.filename == str(tmp_path / "file" / "below")
 
 
+def test_a_file_where_a_folder_should_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("a")
+    with pytest.raises(NotADirectoryError, match="file is a file, not a folder"):
+        write_atomically(tmp_path / "file" / "below", "b")
+    with pytest.raises(NotADirectoryError):
+        write_atomically(tmp_path / "file" / "below" / "deeper", "b")
+    assert (tmp_path / "file").read_text() == "a"
+
+
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")

@@ -52,7 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.copyfileobj(source, device)
         return
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(target.parent)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".part")
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
@@ -67,6 +67,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # where a folder should be there is a file
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a file, not a folder") from error
 
 
 def refuse_folder(path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from regard.cli.console import complain
+
 
 @pytest.fixture
 def copy(run, tmp_path):
@@ -69,6 +71,60 @@ def test_no_input_is_written_over(regard, run, tmp_path, arguments):
 
 def test_a_folder_is_not_translated(regard, run, tmp_path):
     assert "is a folder; a text or a file" in regard("translate", run, tmp_path, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["score", "other", "a", "b"],
+        ["align", "other", "a", "b"],
+        ["align", "run", "a", "b", "--reverse", "other"],
+        ["translate", "run", "a", "--with", "other"],
+        ["evaluate", "run", "--with", "other"],
+    ],
+)
+def test_a_run_of_another_task_is_named(regard, run, tmp_path, arguments):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_text("task: tagging\n")
+    said = regard(*({"run": run, "other": other}.get(one, one) for one in arguments), code=2).stderr
+    assert said == f"error: {other} is a run of tagging; this needs one of translation\n"
+
+
+def test_what_is_neither_a_task_nor_settings_is_named(regard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tagging").mkdir()
+    (tmp_path / "settings.txt").write_text("task: tagging\n")
+    for name in (tmp_path, "settings.txt"):
+        said = regard("train", name, code=2).stderr
+        assert f"{name} is neither a task nor a file of settings, whose name ends in .yaml" in said
+    assert "no task is named 'tagginh'. Did you mean 'tagging'?" in regard("train", "tagginh", code=2).stderr
+    assert "no sentences to train on" in regard("train", "tagging", code=2).stderr  # the task, whatever lies there
+
+
+def test_no_message_steers_a_terminal(regard, run, capsys):
+    hostile = "\x1b[2J\x07\x9b\u202e\u2066.txt"
+    said = regard("translate", run, hostile, code=1).stderr
+    assert said.startswith(r"error: \x1b[2J\x07\x9b\u202e\u2066.txt: no such file.")
+    assert all(character.isprintable() or character == "\n" for character in said)
+    complain("שלום é 👩\u200d👧\tb\nc 机")  # what is only read stays as it is
+    assert capsys.readouterr().err == "error: שלום é 👩\u200d👧\tb\nc 机\n"
+
+
+def test_a_name_with_marks_of_the_shell_is_quoted_in_advice(regard, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "pipe it in: echo 'a;b$c.txt' | regard" in regard("translate", run, "a;b$c.txt", code=1).stderr
+    (tmp_path / "a;b").mkdir()
+    assert "pipe it in: echo 'a;b' | regard" in regard("translate", run, "a;b", code=1).stderr
+
+
+def test_show_says_that_it_reads_no_file(regard, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert regard("show", run, "noon").stderr == ""
+    (tmp_path / "noon").write_text("midnight\n")
+    shown = regard("show", run, "noon")
+    assert "noon →" in shown.stdout and "head -n 1 noon | regard … -" in shown.stderr
+    assert regard("show", run, "-", stdin="noon\n").stderr == ""
 
 
 def test_bounds_that_no_machine_has(regard, run):

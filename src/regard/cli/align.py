@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
+from regard.cli.command import FAILED, RunFolder, Threads, command
 from regard.cli.console import out, table, warn
 from regard.cli.inputs import refuse_input
-from regard.cli.pairing import Columns, Separator, Source, Target, Tsv, pairs_of, written
+from regard.cli.pairing import Columns, Out, Separator, Source, Target, Tsv, pairs_of, written
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.tasks.align import Aligned
     from regard.tasks.translator import Translator
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Reverse = Annotated[
     Path | None, typer.Option("--reverse", help="A run of the other direction, to join both.", show_default=False)
 ]
@@ -50,7 +49,6 @@ Format = Annotated[
     Literal["pharaoh", "jsonl"], typer.Option("--format", help="pharaoh: a line of 0-0 1-2 (source-target) a pair.")
 ]
 Soft = Annotated[bool, typer.Option("--soft", help="All weights between words, too; needs --format jsonl.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed together.")]
 
 
@@ -93,6 +91,8 @@ def align(
     --posterior asks what the model really used: the weights before a word is known, times how well each source position
     alone explains the word.
     """
+    from regard.tasks.runs import config_of
+
     if symmetrize is not None and reverse is None:
         raise ConfigError("--symmetrize joins two directions: name a run of the other one with --reverse RUN")
     if soft and format != "jsonl":
@@ -101,6 +101,9 @@ def align(
         raise ConfigError("--gold-reversed is of true links: name their file with --gold")
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
     refuse_input(out_, gold)
+    for one in (run, reverse):
+        if one is not None:
+            config_of(one, "translation")
     joined = symmetrize or ("grow-diag-final" if reverse is not None else None)
 
     from regard.tasks.align import align as align_pairs

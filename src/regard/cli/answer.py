@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
+from regard.cli.command import FAILED, RunFolder, Threads, command
 from regard.cli.console import out, say, typed, warn
 from regard.cli.inputs import STANDARD_INPUT, file_of, lines_of
 from regard.errors import ConfigError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from regard.tasks.answerer import Answered
     from regard.tasks.span_answerer import Found
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Stories = Annotated[
     str | None,
     typer.Argument(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
+from regard.cli.command import FAILED, RunFolder, Threads, command
 from regard.cli.console import complain, out, say
 from regard.cli.inputs import STANDARD_INPUT, refuse_input, standard_input
 from regard.errors import ConfigError, DataError
@@ -17,7 +17,6 @@ from regard.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from regard.tasks.captioner import Seen
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Images = Annotated[
     list[Path],
     typer.Argument(

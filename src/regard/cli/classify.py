@@ -1,23 +1,19 @@
 """`regard classify`: one line in is one line out, its label and how probable it is."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
-from regard.cli.console import out, typed, warn
-from regard.cli.inputs import at_once, lines_of
+from regard.cli.command import RunFolder, Threads, command
+from regard.cli.console import typed
+from regard.cli.inputs import Input, at_once, lines_of
+from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
     from regard.tasks.classifier import Verdict
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
-Input = Annotated[
-    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
-]
 Format = Annotated[
     Literal["tsv", "jsonl"],
     typer.Option("--format", help="tsv: label<TAB>probability; jsonl: an object with the probability of each label."),
@@ -51,14 +47,8 @@ def classify(
 
     from regard.tasks.load import load
 
-    classifier, cut = load(run, threads=threads), False
-    for verdict in classifier.stream(lines, batch, at_once(given, batch)):
-        out(_written(verdict, format))
-        if verdict.note:
-            warn(f"line {verdict.line}: {verdict.note}")
-            cut = True
-    if cut:
-        raise typer.Exit(FAILED)
+    told = load(run, threads=threads).stream(lines, batch, at_once(given, batch))
+    one_a_line(told, lambda verdict: _written(verdict, format))
 
 
 def _written(verdict: "Verdict", format: str) -> str:

@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Say only results, warnings and errors.", rich_help_panel="Everywhere")
 ]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every random choice.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, help="Threads to compute with; all cores if not given.")

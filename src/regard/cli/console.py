@@ -9,6 +9,12 @@ from contextlib import contextmanager
 
 from regard.errors import DataError
 
+_STEERING = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""What a terminal obeys, all but line breaks and tabs: names and texts of files stand in messages, and may hold any."""
+
 _BETWEEN = 10.0  # seconds between two tellings of the pace
 
 
@@ -73,17 +79,21 @@ def out(text: str = "") -> None:
 def say(text: str) -> None:
     """News about the work, on standard error; silent under --quiet."""
     if not Voice.quiet:
-        sys.stderr.write(text + "\n")
+        _tell(text)
 
 
 def warn(text: str) -> None:
     """A warning, on standard error; shown under --quiet too."""
-    sys.stderr.write(f"warning: {text}\n")
+    _tell(f"warning: {text}")
 
 
 def complain(text: str) -> None:
     """An error, on standard error."""
-    sys.stderr.write(f"error: {text}\n")
+    _tell(f"error: {text}")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text.translate(_STEERING) + "\n")
 
 
 def progress() -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import Threads, command, whole_numbers
+from regard.cli.command import RunFolder, Threads, command, whole_numbers
 from regard.cli.console import out, say, table, warn
 from regard.cli.inputs import refuse_input
 from regard.cli.pairing import Columns, Separator, columns_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _FORMATS = {"bleu": ".2f", "chrf": ".2f", "perplexity": ".2f", "entropy": ".2f", "exact": ".4f", "aer": ".4f"}
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Assignments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Test data of a task other than translation.", show_default=False),

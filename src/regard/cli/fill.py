@@ -1,20 +1,19 @@
 """`regard fill`: one line in is one line out, its gaps filled."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
-from regard.cli.console import out, typed, warn
+from regard.cli.command import RunFolder, Threads, command
+from regard.cli.console import typed
 from regard.cli.inputs import at_once, lines_of
+from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
     from regard.tasks.filler import Filled
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Input = Annotated[
     str, typer.Argument(metavar="TEXT|FILE|-", help="A text with [MASK] in it, a file, or - for standard input.")
 ]
@@ -57,14 +56,8 @@ def fill(
 
     from regard.tasks.load import load
 
-    filler, failed = load(run, threads=threads), False
-    for filled in filler.stream(lines, top=top, batch=batch, chunk=at_once(given, batch)):
-        out(_written(filled) if format == "jsonl" else filled.filled)
-        if filled.note:
-            warn(f"line {filled.line}: {filled.note}")
-            failed = True
-    if failed:
-        raise typer.Exit(FAILED)
+    told = load(run, threads=threads).stream(lines, top=top, batch=batch, chunk=at_once(given, batch))
+    one_a_line(told, _written if format == "jsonl" else lambda filled: filled.filled)
 
 
 def _written(filled: "Filled") -> str:

@@ -1,18 +1,24 @@
 """Where the lines that a command works on come from: a text, a file or standard input."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from regard.cli.console import typed
+import typer
+
+from regard.cli.console import typed, warn
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.data.lines import ByteStream
 
 STANDARD_INPUT = "standard input"
+Input = Annotated[
+    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
+]
 _ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".tsv", ".csv", ".json", ".jsonl")
 
 
@@ -34,10 +40,12 @@ def lines_of(given: str) -> Iterator[str]:
     if _is(Path.is_dir, given):
         raise DataError(
             f"{given} is a folder; a text or a file of lines is expected. To take this as a text, pipe it in: "
-            f"echo {given} | regard … -"
+            f"echo {shlex.quote(given)} | regard … -"
         )
     if _is(_named_like_a_file, given):
-        raise DataError(f"{given}: no such file. To take this as a text, pipe it in: echo {given} | regard … -")
+        raise DataError(
+            f"{given}: no such file. To take this as a text, pipe it in: echo {shlex.quote(given)} | regard … -"
+        )
     return iter([one_line(given)])
 
 
@@ -74,6 +82,15 @@ def refuse_input(out: Path | None, *given: str | Path | None) -> None:
         file = None if one is None else file_of(str(one))
         if file is not None and os.path.samefile(file, out):
             raise ConfigError(f"{out} is the input itself; name another file to write")
+
+
+def warn_of_a_file(given: str) -> None:
+    """Say that a text is taken as it is, where there is a file of that name and a command reads none."""
+    if is_file(given):
+        warn(
+            f"there is a file {given}, but its name is taken as the text itself. To give a line of the file: "
+            f"head -n 1 {shlex.quote(given)} | regard … -"
+        )
 
 
 def is_typed(given: str) -> bool:

@@ -1,13 +1,48 @@
-"""How translations are written: text, TSV, n-best lists, JSON."""
+"""How answers are written, one a line; and translations: as text, TSV, n-best lists, JSON."""
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+import typer
+
+from regard.cli.command import FAILED
+from regard.cli.console import out, warn
 
 if TYPE_CHECKING:
     from regard.tasks.translator import Translation
 
 Lines = list[str]
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """An answer to a line; `note` says what was done to the line that could not be read as it is, or is None."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def note(self) -> str | None: ...
+
+
+Told = TypeVar("Told", bound=Noted)
+
+
+def one_a_line(answers: Iterable[Told], written: Callable[[Told], str]) -> None:
+    """One line out for each answer as it comes, and a warning for each note.
+
+    Raises:
+        typer.Exit: at the end, where there was a note; the exit code tells it too.
+    """
+    noted = False
+    for answer in answers:
+        out(written(answer))
+        if answer.note:
+            warn(f"line {answer.line}: {answer.note}")
+            noted = True
+    if noted:
+        raise typer.Exit(FAILED)
 
 
 def formatter(format: str, align: str, first: bool = True) -> "Callable[[Translation], Lines]":

@@ -24,6 +24,7 @@ Separator = Annotated[
     str,
     typer.Option("--separator", help='Between the columns of --tsv; e.g. " ||| ". [default: tab]', show_default=False),
 ]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
 
 Text = tuple[str, str]
 

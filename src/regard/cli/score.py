@@ -1,25 +1,22 @@
 """`regard score`: how probable given translations are to a run."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
+from regard.cli.command import FAILED, RunFolder, Threads, command
 from regard.cli.console import say, warn
-from regard.cli.pairing import Columns, Separator, Source, Target, Tsv, pairs_of, written
+from regard.cli.pairing import Columns, Out, Separator, Source, Target, Tsv, pairs_of, written
 
 if TYPE_CHECKING:
     from regard.tasks.translator import Reading
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Tokens = Annotated[bool, typer.Option("--tokens", help="Show each piece with its own log-probability, too.")]
 Format = Annotated[
     Literal["text", "jsonl"], typer.Option("--format", help="jsonl: pieces, each one's number, sum, mean, perplexity.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; standard output if not given.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed together; changes no more than rounding.")]
 
 
@@ -51,7 +48,10 @@ def score(
     mark, as the model reads it word by word. It is the log-probability that a search finds for the same pieces. A line
     longer than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
+    from regard.tasks.runs import config_of
+
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
+    config_of(run, "translation")
 
     from regard.metrics.perplexity import perplexity
     from regard.tasks.load import load

@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import Threads, command
+from regard.cli.command import RunFolder, Threads, command
 from regard.cli.console import colored, out, say, typed, warn
 from regard.cli.searching import Beam, search_from
 from regard.errors import ConfigError
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Text = Annotated[
     str | None,
     typer.Argument(
@@ -78,7 +77,7 @@ def show(
 
     Of a translation a row is a piece of it, a column a piece of the source, and each number how much of it was read.
     """
-    from regard.cli.inputs import one_line
+    from regard.cli.inputs import one_line, warn_of_a_file
     from regard.tasks.runs import config_of
     from regard.views.write import check_ending, write
 
@@ -86,6 +85,8 @@ def show(
     for path in out_ or []:
         check_ending(path)  # before the model is loaded
     task = str(config_of(run).get("task"))
+    if text is not None and task != "captioning":  # which takes a picture's name
+        warn_of_a_file(text)
     options: dict[str, Any] = {
         "target": None if target is None else typed(target),
         "units": units,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import Threads, command
+from regard.cli.command import RunFolder, Threads, command
 from regard.cli.console import colored, out, say, typed
 from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refuse_input
 from regard.errors import ConfigError, quoted
@@ -17,7 +17,6 @@ from regard.errors import ConfigError, quoted
 if TYPE_CHECKING:
     from regard.tasks.pointing_answers import Pointed, Pointer
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Input = Annotated[
     str, typer.Argument(metavar="[FILE]", help="A file, or one sequence or set of points; - reads standard input.")
 ]

@@ -1,23 +1,19 @@
 """`regard tag`: one line in is one line out, its words with their tags."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Threads, command
-from regard.cli.console import out, typed, warn
-from regard.cli.inputs import at_once, lines_of
+from regard.cli.command import RunFolder, Threads, command
+from regard.cli.console import typed
+from regard.cli.inputs import Input, at_once, lines_of
+from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
     from regard.tasks.tagger import Tagged
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
-Input = Annotated[
-    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
-]
 Words = Annotated[
     Literal["tokenizer", "whitespace"],
     typer.Option("--words", help="What a word is: a unit of regard's own, or what stands between white space."),
@@ -60,14 +56,8 @@ def tag(
 
     from regard.tasks.load import load
 
-    tagger, cut = load(run, threads=threads), False
-    for tagged in tagger.stream(lines, counted=words, batch=batch, chunk=at_once(given, batch)):
-        out(_written(tagged) if format == "jsonl" else str(tagged))
-        if tagged.note:
-            warn(f"line {tagged.line}: {tagged.note}")
-            cut = True
-    if cut:
-        raise typer.Exit(FAILED)
+    told = load(run, threads=threads).stream(lines, counted=words, batch=batch, chunk=at_once(given, batch))
+    one_a_line(told, _written if format == "jsonl" else str)
 
 
 def _written(tagged: "Tagged") -> str:

@@ -121,7 +121,7 @@ def train(
 def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str, Any]:
     """The settings before those of the command line: a run's, a file's, a recipe's, or just the task."""
     from regard.tasks.config import read_yaml
-    from regard.tasks.settings import settings_of
+    from regard.tasks.settings import SETTINGS, settings_of
 
     if resume is not None:
         from regard.tasks.runs import config_of
@@ -129,6 +129,8 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
         return config_of(resume)
     assert what is not None
     if not what.lower().endswith((".yaml", ".yml")):
+        if what not in SETTINGS and Path(what).exists():
+            raise ConfigError(f"{what} is neither a task nor a file of settings, whose name ends in .yaml or .yml")
         return {"task": what} if data is None else {"task": what, **settings_of(what).of_file(data)}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:

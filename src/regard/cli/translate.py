@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import FAILED, Seed, Threads, command
+from regard.cli.command import FAILED, RunFolder, Seed, Threads, command
 from regard.cli.console import Pace, out, say, typed, warn
-from regard.cli.inputs import is_file, is_typed, lines_of, refuse_input
+from regard.cli.inputs import Input, is_file, is_typed, lines_of, refuse_input
 from regard.cli.outputs import closing, formatter
 from regard.cli.searching import (
     Beam,
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
     from regard.tasks.translator import Translation, Translator
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
-Input = Annotated[
-    str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file (also .gz), or - for standard input.")
-]
 Align = Annotated[
     Literal["none", "words", "soft"],
     typer.Option("--align", help="words: links such as 0-0 2-1 (Pharaoh); soft: all weights, in JSON only."),

@@ -1,16 +1,14 @@
 """`regard write`: a language model goes on with a text."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.cli.app import app
-from regard.cli.command import Seed, Threads, command
+from regard.cli.command import RunFolder, Seed, Threads, command
 from regard.cli.console import out, typed
 from regard.errors import ConfigError
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.", show_default=False)]
 Prompt = Annotated[
     str,
     typer.Argument(metavar="PROMPT", help="What to go on with; may have several lines. - reads standard input."),

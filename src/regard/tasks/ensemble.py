@@ -62,7 +62,7 @@ def ensemble(runs: Sequence[str | Path], *, mean: Mean = "probability", threads:
     if not runs:
         raise ConfigError("an ensemble needs at least one run; none was given")
     for run in runs:
-        check(TranslationSettings, config_of(run))  # all, before any weights are read
+        check(TranslationSettings, config_of(run, "translation"))  # all, before any weights are read
     if threads is not None:
         set_threads(threads)
     members = [load_translator(run) for run in runs]
