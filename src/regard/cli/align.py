@@ -101,9 +101,9 @@ def align(
         raise ConfigError("--gold-reversed is of true links: name their file with --gold")
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
     refuse_input(out_, gold)
-    for one in (run, reverse):
-        if one is not None:
-            config_of(one, "translation")
+    for folder in (run, reverse):
+        if folder is not None:
+            config_of(folder, "translation")
     joined = symmetrize or ("grow-diag-final" if reverse is not None else None)
 
     from regard.tasks.align import align as align_pairs
