@@ -6,7 +6,7 @@ import torch
 import regard
 from compiled import needs_compiler
 from regard import masks
-from regard.attention import guard
+from regard.attention import guard, walk
 from regard.kernels import dot
 
 BATCH, HEADS, LENGTH, DIM, VALUE_DIM = 3, 4, 131, 17, 7
@@ -210,3 +210,111 @@ def test_explained_is_what_happens():
     inputs[1].data[0, 2, 5, 0] = torch.inf
     told = regard.explain(*inputs, mask=MASKS["ragged"])
     assert told.path == "explicit" and told.guarded
+
+
+# --- dropout --------------------------------------------------------------------------------------------------------
+
+# Of keys that the loop reads and nobody sees, or only those that are left out here.
+LEFT_OUT = {
+    "bools": (masks.keep((torch.arange(LENGTH) != 5).repeat(LENGTH, 1)), LENGTH),
+    "causal": (masks.causal(), LENGTH - 1),
+    "window": (masks.window(5, 0), LENGTH - 1),
+}
+
+
+def with_dropout(name, fill, score="scaled_dot", kind=torch.float64, **options):
+    """Context and gradients of the queries that don't see such a key, and what the generator draws next."""
+    (mask, queries), place = LEFT_OUT[name], 5 if name == "bools" else LENGTH - 1
+    torch.manual_seed(0)
+    inputs = [torch.randn(BATCH, HEADS, LENGTH, size, dtype=kind) for size in (DIM, DIM, VALUE_DIM)]
+    for one in inputs[1:]:
+        one[..., place, 2] = fill
+    inputs = [one.requires_grad_() for one in inputs]
+    context = regard.attend(*inputs, score=score, mask=mask, dropout=0.3, **options).context[..., :queries, :]
+    after = torch.randint(2**62, ())
+    above = torch.arange(context.numel(), dtype=kind).sin().view_as(context)
+    return [context, *torch.autograd.grad((context * above).sum(), inputs), after]
+
+
+@needs_compiler
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("mask", LEFT_OUT)
+@pytest.mark.parametrize("score", SCORES)
+def test_the_same_is_dropped_whatever_is_hidden(score, mask, bad):
+    """By whatever path: a call that its loop finds unsafe is taken again, and no number more is drawn."""
+    made = SCORES[score]()
+    clean, filled = (with_dropout(mask, fill, made) for fill in (0.0, bad))
+    assert torch.equal(clean[-1], filled[-1])
+    for one, other in zip(filled[:-1], clean[:-1], strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-8)  # the rate is rounded in the loop's type
+
+
+@needs_compiler
+@pytest.mark.parametrize("mask", LEFT_OUT)
+def test_a_call_that_is_taken_again_is_one_that_was_guarded_at_once(mask):
+    """Statistics have it looked at ahead."""
+    again, at_once = with_dropout(mask, torch.nan), with_dropout(mask, torch.nan, statistics=2)
+    for one, other in zip(again, at_once, strict=True):
+        assert torch.equal(one, other)
+
+
+@needs_compiler
+def test_narrow_types_drop_the_same():
+    for kind in (torch.bfloat16, torch.float16):
+        clean, filled = (with_dropout("bools", fill, kind=kind) for fill in (0.0, torch.nan))
+        assert torch.equal(clean[-1], filled[-1])
+        for one, other in zip(filled[:-1], clean[:-1], strict=True):
+            torch.testing.assert_close(one, other, rtol=2**-6, atol=0.05)  # by other paths
+
+
+# --- what explain says ----------------------------------------------------------------------------------------------
+
+
+def apart(fill):
+    """Queries that see nothing, some of them in blocks that nobody goes through."""
+    made = [torch.randn(2, 2, size, 7) for size in (97, 211, 211)]
+    made[0][:, :, fill:, 3] = torch.nan
+    return made, masks.window(11, 15) & masks.padding(torch.tensor([150, 150]))
+
+
+def large(which, number, rows=slice(0, 3)):
+    made = [torch.randn(2, 4, 97, 7) for _ in range(3)]
+    made[which][0, :, rows, 2] = number
+    return made, masks.causal()
+
+
+CALLS = {
+    "a cosine of long queries": ("cosine", lambda: large(0, 1e30), "compiled"),
+    "a cosine of long keys": ("cosine", lambda: large(1, 1e30), "compiled"),
+    "a cosine that reads what is large": ("cosine", lambda: large(2, 1e30), "explicit"),
+    "a cosine of NaN": ("cosine", lambda: large(1, torch.nan), "explicit"),
+    "long queries": ("scaled_dot", lambda: large(0, 1e30), "explicit"),
+    "queries that are long but for the scale": ("scaled_dot", lambda: large(0, 2e19, slice(0, 1)), "compiled"),
+    "keys that are long together": ("scaled_dot", lambda: large(1, 1.2e19, slice(0, 1)), "compiled"),
+    "ordinary": ("scaled_dot", lambda: large(1, 1.0), "compiled"),
+    "blind blocks": ("scaled_dot", lambda: apart(65), None),
+    "blind queries beside others": ("scaled_dot", lambda: apart(50), None),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("statistics", (None, 2))
+@pytest.mark.parametrize("name", CALLS)
+def test_explained_is_what_happens_to_what_is_large_or_blind(name, statistics, monkeypatch):
+    score, make, path = CALLS[name]
+    torch.manual_seed(0)
+    inputs, mask = make()
+    told = regard.explain(*inputs, score=score, mask=mask)
+    taken, explicit = [], walk._explicit
+    monkeypatch.setattr(walk, "_explicit", lambda *given: taken.append("explicit") or explicit(*given))
+    attended = regard.attend(*inputs, score=score, mask=mask, statistics=statistics)
+    assert told.path == ("explicit" if taken else "compiled") and told.guarded is bool(taken)
+    assert path in (None, told.path)
+    monkeypatch.undo()
+    expected = regard.attend(*inputs, score=score, mask=mask, refocus=[lambda weights: weights])
+    torch.testing.assert_close(attended.context, expected.context, equal_nan=True, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(attended.weights, expected.weights, equal_nan=True, rtol=1e-4, atol=1e-5)
+    if statistics:
+        for one, other in zip(attended.statistics(2)[:3], expected.statistics(2)[:3], strict=True):
+            torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-4, atol=1e-4)

@@ -13,10 +13,10 @@ from regard.attention.checks import are_real, checked_bias, checked_dropout, che
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.score import Additive, Bound, Cosine, Dot, Prepared, ScaledDot, Score, scores
-from regard.attention.seen import Seen, apart, conjuncts, seen
+from regard.attention.score import Additive, Bound, Cosine, Dot, DotProduct, Prepared, ScaledDot, Score, scores
+from regard.attention.seen import Apart, Seen, apart, conjuncts, seen
 from regard.errors import ConfigError, MaskError
-from regard.kernels import additive_attend, dispatch, dot, rows
+from regard.kernels import additive_attend, dispatch, dot, dot_look, rows
 from regard.kernels.calls import is_plain, is_real
 from regard.kernels.hooked import is_hooked
 
@@ -73,6 +73,16 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
+def visible(known: Apart, keep: Tensor | None) -> dot.Visible:
+    """A mask taken apart, as the compiled loop takes it.
+
+    Args:
+        known: what the loop need not be drawn.
+        keep: the rest of the mask, drawn.
+    """
+    return dot.Visible(known.causal, known.offset, known.window, known.lengths, keep, known.asked)
+
+
 class Course(NamedTuple):
     """How a call is taken.
 
@@ -81,16 +91,19 @@ class Course(NamedTuple):
         guarded: hidden content must be guarded against while walking it.
         looks: nobody has looked at the call's numbers yet: its loop has to.
         unread: what is hidden may hold anything, for the loop does not read it.
+        draws: dropout is the compiled loop's, which has draws of its own, even where hidden content sends the call
+            another way.
     """
 
     choice: dispatch.Choice
     guarded: bool
     looks: bool
     unread: bool
+    draws: bool
 
 
 class Call(NamedTuple):
-    """A checked call. Tensors are `(batch, [heads,] positions, dim)`."""
+    """A checked call. Tensors are `(batch, [heads,] positions, dim)`; a `seed` is that of the compiled loop's draws."""
 
     query: Tensor
     key: Tensor
@@ -105,6 +118,7 @@ class Call(NamedTuple):
     sizes: Sizes
     seen: Seen
     traced: bool
+    seed: int | None = None
 
     @staticmethod
     def of(
@@ -180,14 +194,15 @@ class Call(NamedTuple):
             loop=loop,
         )
         choice = dispatch.choose(facts)
+        draws = self.dropout > 0 and choice.path == "compiled" and not self.query.is_meta
         in_loop = looks and choice.path == "compiled" and self._loop_looks()
         if not looks or (in_loop and not ahead):
-            return Course(choice, blind, in_loop, in_loop)
+            return Course(choice, blind, in_loop, in_loop, draws)
         if self._is_safe():
-            return Course(choice, False, False, False)
+            return Course(choice, False, False, False, draws)
         if in_loop and self._is_read_safely():
-            return Course(choice, False, False, True)
-        return Course(dispatch.choose(facts._replace(unsafe=True)), True, False, False)
+            return Course(choice, False, False, True, draws)
+        return Course(dispatch.choose(facts._replace(unsafe=True)), True, False, False, draws)
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
@@ -206,18 +221,16 @@ class Call(NamedTuple):
         return given and untouched and self.query.dtype in (torch.float32, torch.float64)
 
     def _is_read_safely(self) -> bool:
-        """`_is_safe` of what the compiled loop reads: of each item the keys and queries that its lengths leave."""
-        known, everything = apart(self.mask, self.sizes), [self.sizes.keys] * self.sizes.batch
-        ends = known.lengths or everything, known.asked or [self.sizes.queries] * self.sizes.batch
-        return all(
-            guarding.is_safe(
-                self.query[item : item + 1, ..., :asked, :],
-                *(
-                    None if one is None else one[item : item + 1, ..., :length, :]
-                    for one in (self.compared(), self.value)
-                ),
-            )
-            for item, (length, asked) in enumerate(zip(*ends, strict=True))
+        """Whether the compiled loop would say so of what it reads: not all, and a cosine's directions."""
+        assert isinstance(self.score, DotProduct) and self.value is not None
+        query, key, factor, directions = self.score.loop_form(self.query, self.key, self.prepared)
+        return dot_look.finds_safe(
+            query,
+            key,
+            self.value,
+            visible=visible(apart(self.mask, self.sizes), None),
+            scale=factor / float(self.normalizer.temperature),
+            directions=directions,
         )
 
     def names(self) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
-from regard.attention.call import Call
+from regard.attention.call import Call, Course, visible
 from regard.attention.checks import are_real
 from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
@@ -20,7 +20,7 @@ from regard.attention.masks import Causal, Padding, causal, padding
 from regard.attention.score import Additive, DotProduct, Prepared, Score
 from regard.attention.seen import apart, conjuncts, joined
 from regard.attention.statistics import Statistics, checked_top, statistics_of
-from regard.kernels import additive_attend, dispatch, dot, rows
+from regard.kernels import additive_attend, dispatch, dot, dot_draws, rows
 from regard.kernels.blocked import blocked
 from regard.kernels.calls import is_readable
 from regard.kernels.ragged import ragged
@@ -38,15 +38,20 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
         at_once: make the weights now; the context is the same either way.
         top: make the statistics of the weights now, with this many of each query's largest.
     """
-    # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
-    attended = _walked(call, at_once, top, ahead=top is not None) or _walked(call, at_once, top, ahead=True)
+    course = call.choose(ahead=top is not None)
+    if course.draws:
+        call = call._replace(seed=dot_draws.new_seed())
+    attended = _walked(call, course, at_once, top)
+    if attended is None:
+        # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
+        attended = _walked(call, call.choose(), at_once, top)
     assert attended is not None
     return attended
 
 
-def _walked(call: Call, at_once: bool, top: int | None, ahead: bool) -> Attended | None:
+def _walked(call: Call, course: Course, at_once: bool, top: int | None) -> Attended | None:
     """None if the call has to be looked at ahead."""
-    choice, guarded, looks, unread = call.choose(ahead=ahead)
+    choice, guarded, looks, unread, _ = course
     keep = _drawn_for(choice, call, guarded)
     if not at_once:
         warn_of_memory(choice, call, keep, stacklevel=5)
@@ -139,7 +144,10 @@ def _read(call: Call, weights: Tensor) -> Tensor:
     assert call.value is not None
     value = _for_all_heads(call, call.value)
     if call.dropout > 0:
-        weights = F.dropout(weights, call.dropout)
+        if call.seed is None:
+            weights = F.dropout(weights, call.dropout)
+        else:
+            weights = weights * dot_draws.kept(call.seed, call.dropout, weights.detach())
     weights = _in(value.dtype, weights)
     # torch looks longer for a product of any shapes than it takes for a small one.
     alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]
@@ -275,21 +283,21 @@ def _dotted(
     if path != "fused" and not are_real(*sides, bias, keep):  # a score's parameters or a mask may be of any class
         if looked is not None:
             return None
-        whole = call.draw()
+        call, whole = call._replace(seed=None), call.draw()  # its class may have a dropout of its own
         if unread and whole is not None:
             clean, spoiled = _guarded(call, whole)
             return _explicit(clean, whole, spoiled)
         return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
     if loop is not None:
-        visible = dot.Visible(loop.causal, loop.offset, loop.window, loop.lengths, keep, loop.asked)
-        options: dict[str, Any] = {"visible": visible, "bias": bias, "scale": scale, "directions": directions}
+        sees = visible(loop, keep)
+        options: dict[str, Any] = {"visible": sees, "bias": bias, "scale": scale, "directions": directions}
 
         def observed(top: int) -> Statistics:
             top = checked_top(top, call.sizes.keys)
             return Statistics(*dot.statistics(*sides[:2], top=top, **options))
 
         if top is None or call.dropout > 0 or dot.learns(*sides, bias):
-            context = dot.attention(*sides, dropout=call.dropout, looked=looked, **options)
+            context = dot.attention(*sides, dropout=call.dropout, seed=call.seed, looked=looked, **options)
             if looked is not None and not looked.safe:
                 return None
         else:

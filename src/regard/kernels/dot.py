@@ -17,12 +17,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels import compiler, half
+from regard.kernels import compiler, dot_draws, half
 from regard.kernels.calls import is_plain
 from regard.kernels.views import NO_VIEW, spread, view
 
 _FAR = 2**40  # a window beyond all keys
-_STEPS = 2**32  # dropout's rate is a multiple of this part of 1
 NO_DIRECTIONS = False, False
 _ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
 _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -101,6 +100,7 @@ def attention(
     bias: Float[Tensor, "..."] | None,
     scale: float,
     dropout: float,
+    seed: int | None = None,
     directions: tuple[bool, bool] = NO_DIRECTIONS,
     looked: Looked | None = None,
 ) -> Float[Tensor, "*lead queries value_dim"]:
@@ -114,6 +114,7 @@ def attention(
         bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
         scale: of the products.
         dropout: the rate, rounded to a multiple of 2^-32.
+        seed: what it draws by; None draws one.
         directions: whether queries, and keys, are divided by their lengths first; float32 and float64 only.
         looked: is told of the numbers that are read, likewise.
 
@@ -122,8 +123,9 @@ def attention(
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
     assert (directions == NO_DIRECTIONS and looked is None) or query.dtype in (torch.float32, torch.float64)
-    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 and not query.is_meta else 0
-    call = _Call(visible, scale, round(dropout * _STEPS), seed, directions, looked)
+    if seed is None:
+        seed = dot_draws.new_seed() if dropout > 0 and not query.is_meta else 0
+    call = _Call(visible, scale, round(dropout * dot_draws.STEPS), seed, directions, looked)
     inputs = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
