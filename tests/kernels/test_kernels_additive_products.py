@@ -185,3 +185,20 @@ def test_a_default_device_is_not_where_numbers_are_made():
         elsewhere = found(query, key, vector, given)
     for one, other in zip(elsewhere, plain, strict=True):
         assert torch.equal(one, other)
+
+
+def test_what_is_found_is_a_tensor_like_any_other():
+    """Though it is made in inference mode, it may be differentiated, and changed; and all may be asked for in there."""
+    given_sides = [side.requires_grad_() for side in sides(2, queries=17, keys=19, hidden=7)]
+    given = torch.randn(2, 17, 19, dtype=torch.float64)
+    with torch.no_grad():
+        plain = found(*given_sides, given)
+    for one in plain:
+        assert not one.is_inference() and not one.requires_grad
+        leaf = one.clone().requires_grad_()
+        (leaf * one).sum().backward()
+        assert torch.equal(leaf.grad, one)
+        assert torch.equal(one.add_(1).sub_(1), one)
+    with torch.inference_mode():
+        for one, other in zip(found(*given_sides, given), plain, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

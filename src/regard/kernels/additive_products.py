@@ -9,6 +9,9 @@ sum of positive numbers, so nothing cancels in it: errors stay some units in the
 gradient sums up.
 
 No power may overflow: see `serves`. What is larger is left to `additive.py`.
+
+The hundreds of calls of torch's are made in inference mode, where each gets going some tenths of a microsecond sooner.
+What is handed out is made outside of it, a tensor like any other.
 """
 
 import functools
@@ -111,6 +114,20 @@ def scores(
     size = 2.0 ** math.frexp(_largest(vector))[1]  # a small v would make numbers that are no normal ones
     factors = ((2 * sets - 1) @ sides.grouped(vector / size)).unsqueeze(-1)
     found = query.new_empty(sides.sizes)
+    if not _scores(sides, factors, found):
+        return None
+    return found.mul_(size).view(*query.shape[:-1], key.shape[-2])
+
+
+@torch.inference_mode()
+def _scores(sides: "_Sides", factors: Tensor, found: Tensor) -> bool:
+    """Fill what is found, and tell whether no power may overflow.
+
+    Args:
+        sides: of pairs.
+        factors: of each power in a numerator, `(powers, groups, 1)`.
+        found: `(items, queries, keys)`.
+    """
     *tables_of, weighed, numerators, denominators, sums = sides.hold(*sides.room, sides.room[0], *[sides.quotients] * 3)
     held = numerators, denominators, sums
 
@@ -143,14 +160,14 @@ def scores(
                 torch.mul(others, first, out=with_first)
             # Twice a and twice b. NaN, which a turned inf is, too, is not at most anything.
             if not (max(tops) <= 2 * _TOP and sum(tops) <= 2 * _TOPS):
-                return None
+                return False
             torch.mul(left, factors[:, chunk], out=above)
             for a, c, b, n, d, s in batches:
                 torch.bmm(a, b, out=n)
                 torch.bmm(c, b, out=d)
                 s.addcdiv_(n, d)
         torch.sum(sums.view(-1, *to.shape), 0, out=to)
-    return found.mul_(size).view(*query.shape[:-1], key.shape[-2])
+    return True
 
 
 def gradients(
@@ -173,11 +190,27 @@ def gradients(
         a, b, v = gradients(query, key, vector, torch.ldexp(given, here))
         return torch.ldexp(a, there), torch.ldexp(b, there), torch.ldexp(v, there)
     sides, exponents = _Sides(query, key, len(_BACKWARD), 2), query.new_tensor(_BACKWARD)
-    given = given.reshape(sides.sizes)
     into = [in_large_pages(side.new_empty(side.shape)) for side in sides.flat]
-    chunks = sides.chunks()
     into_vector = vector.new_zeros(len(exponents) * sides.groups)
-    into_chunks = into_vector.split([len(exponents) * (chunk.stop - chunk.start) for chunk in chunks])
+    into_chunks = into_vector.split([len(exponents) * (chunk.stop - chunk.start) for chunk in sides.chunks()])
+    _gradients(sides, vector, given.reshape(sides.sizes), into, into_chunks)
+    by_powers = torch.cat([one.view(len(exponents), -1) for one in into_chunks], 1)
+    return into[0].view(query.shape), into[1].view(key.shape), (exponents.T @ by_powers).T.flatten()[: len(vector)]
+
+
+@torch.inference_mode()
+def _gradients(
+    sides: "_Sides", vector: Tensor, given: Tensor, into: list[Tensor], into_chunks: tuple[Tensor, ...]
+) -> None:
+    """Write what comes back to queries and keys, and add up what is to come back to the vector.
+
+    Args:
+        sides: of pairs.
+        vector: v.
+        given: gradients of the scores, `(items, queries, keys)`.
+        into: what comes back, `(items, queries, hidden)` and `(items, keys, hidden)`.
+        into_chunks: of each chunk's powers, `(powers · groups,)`, 0 before.
+    """
     *tables_of, held_queries, held_keys, held = sides.hold(*sides.room * 2, sides.quotients)
     # A half of every power on one side, for h has halves; and what divided by these gives the inverse powers.
     shifts, squares = given.new_tensor([[-math.log(2), 0], [0.25, 1]])
@@ -213,7 +246,7 @@ def gradients(
         turned = sides.turned(some, rows, columns)
         places = [one[some, part].view(-1, len(vector)) for one, part in zip(into, (rows, columns), strict=True)]
         ones = g.new_ones(turned[1].shape[1])
-        for chunk, into_chunk in zip(chunks, into_chunks, strict=True):
+        for chunk, into_chunk in zip(sides.chunks(), into_chunks, strict=True):
             units = sides.of(chunk)
             found = views(g.shape, chunk.stop - chunk.start, units.stop - units.start)
             turn, parts, batches, after, before, of_rows, back, products = found
@@ -243,8 +276,6 @@ def gradients(
                     torch.addmm(there, product, weights, out=there)
                 else:
                     torch.mm(product, weights, out=there)
-    by_powers = torch.cat([one.view(len(exponents), -1) for one in into_chunks], 1)
-    return into[0].view(query.shape), into[1].view(key.shape), (exponents.T @ by_powers).T.flatten()[: len(vector)]
 
 
 def _part(held: Tensor, shape: tuple[int, ...]) -> Tensor:
