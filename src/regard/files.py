@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from regard.errors import RunError
 
 T = TypeVar("T")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -40,9 +41,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     the content.
 
     Raises:
-        OSError: the file cannot be made there; it names `path`, not the temporary file.
+        OSError: the file cannot be made there, or the disk is full; it names `path`, not the temporary file.
     """
     refuse_folder(path)
+    with _full_disk_named(path), _filled(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _full_disk_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in the error of a full disk, in which the system names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _FULL:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise
+
+
+@contextmanager
+def _filled(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with tempfile.TemporaryDirectory() as folder:
@@ -83,15 +101,19 @@ def refuse_folder(path: str | os.PathLike[str]) -> None:
 
 
 def whole_folder(path: str | os.PathLike[str], fill: Callable[[Path], Any]) -> Path:
-    """Let `fill` make a folder that is there whole, or not at all; an empty one at `path` is replaced."""
+    """Let `fill` make a folder that is there whole, or not at all; an empty one at `path` is replaced.
+
+    Raises:
+        OSError: there is something else at `path`, perhaps since another program has put it there meanwhile.
+    """
     folder = Path(os.path.abspath(path))  # "." has no name
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
+    _make_folder(folder.parent)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}.", suffix=".part"))
     try:
         fill(part)
         if folder.is_dir():
             folder.rmdir()
+        os.chmod(part, 0o777 & ~_umask())
         os.replace(part, folder)
         sync_folder(folder.parent)
     finally:

@@ -1,5 +1,7 @@
 """What nobody should do to the program: it says what is wrong, and never shows a traceback."""
 
+import errno
+import io
 import json
 import os
 import shutil
@@ -8,6 +10,7 @@ import sys
 
 import pytest
 
+from regard.cli.app import app
 from regard.cli.console import complain
 
 
@@ -109,6 +112,20 @@ def test_no_message_steers_a_terminal(regard, run, capsys):
     assert all(character.isprintable() or character == "\n" for character in said)
     complain("שלום é 👩\u200d👧\tb\nc 机")  # what is only read stays as it is
     assert capsys.readouterr().err == "error: שלום é 👩\u200d👧\tb\nc 机\n"
+
+
+@pytest.mark.parametrize("fails", ["write", "flush"])
+def test_a_full_disk_is_said_of_standard_output(monkeypatch, capsys, fails):
+    class Full(io.StringIO):
+        def _fail(self, *_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    setattr(Full, fails, Full._fail)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setattr("sys.stdout", Full())
+        app(["worked", "W2"])
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "error: standard output: No space left on device\n"
 
 
 def test_a_name_with_marks_of_the_shell_is_quoted_in_advice(regard, run, tmp_path, monkeypatch):

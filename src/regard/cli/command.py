@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import Voice, complain, speaking
+from regard.cli.console import Voice, complain, flush, speaking
 from regard.errors import ConfigError, RegardError
 
 GIVEN = "given"
@@ -87,8 +86,7 @@ def command(
                 options[GIVEN] = _given(context)
             with speaking(quiet), reported(debug):
                 function(**options)
-                if sys.stdout is not None:
-                    sys.stdout.flush()
+                flush()
 
         shared = {"debug": Debug, "quiet": Quiet}
         signature = inspect.signature(function)

@@ -68,12 +68,32 @@ def out(text: str = "") -> None:
 
     Raises:
         DataError: the program was started with its standard output closed.
+        OSError: it cannot be written, as on a full disk; it is named.
     """
     if sys.stdout is None:
         raise DataError(
             "standard output is closed; there is nowhere to write the result. Name a file or a pipe for it."
         )
-    sys.stdout.write(text + "\n")
+    with _standard_output_named():
+        sys.stdout.write(text + "\n")
+
+
+def flush() -> None:
+    """Write what is still held of the results."""
+    if sys.stdout is not None:
+        with _standard_output_named():
+            sys.stdout.flush()
+
+
+@contextmanager
+def _standard_output_named() -> Iterator[None]:
+    """The system does not say in its errors what it could not write."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader left, which is no error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def say(text: str) -> None:
