@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 
 from batched import batches_are_singles
 from compiled import needs_compiler
@@ -81,6 +82,24 @@ def test_batches_of_gradients_are_those_one_by_one(way, dtype):
         for alone in (0, 1):
             pair = [one if place == alone else one.detach() for place, one in enumerate(given)]
             batches_are_singles(run(*pair), (pair[alone],))
+
+
+def test_gradients_that_come_negated_or_as_another_class(way):
+    """What is negated is read as it is meant; what lies elsewhere is refused in words, not read."""
+    left, rows, weights, first = inputs()
+    for made, given in (
+        (local.dots(left, rows, first, WINDOW), (left, rows)),
+        (local.mix(weights, rows, first), (weights, rows)),
+        (local.spread(weights, left, first, 23), (weights, left)),
+    ):
+        above = torch.ones_like(made)
+        wanted = torch.autograd.grad(made, given, -above, retain_graph=True)
+        for one, other in zip(
+            torch.autograd.grad(made, given, torch._neg_view(above), retain_graph=True), wanted, strict=True
+        ):
+            assert torch.equal(one, other)
+        with pytest.raises(RuntimeError, match="local attention takes gradients that are plain tensors.*as TwoTensor"):
+            torch.autograd.grad(made, given, TwoTensor(above, above))
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))

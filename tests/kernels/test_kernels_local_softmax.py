@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from batched import batches_are_singles
 from compiled import needs_compiler
@@ -142,6 +143,18 @@ def test_few_weights_are_made_by_numpys_calls(monkeypatch, few):
     assert not used
     look(*(one.detach() for one in given), LENGTHS, BELL)
     assert bool(used) == bool(few)
+
+
+def test_gradients_that_come_negated_or_as_another_class(way):
+    given = inputs()
+    context = look(*given, LENGTHS, BELL).context
+    above = torch.ones_like(context)
+    wanted = torch.autograd.grad(context, given, -above, retain_graph=True)
+    negated = torch.autograd.grad(context, given, torch._neg_view(above), retain_graph=True)
+    for one, other in zip(negated, wanted, strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(RuntimeError, match="local attention takes gradients that are plain tensors.*as TwoTensor"):
+        torch.autograd.grad(context, given, TwoTensor(above, above))
 
 
 def test_only_what_wants_a_gradient_gets_one(way):
@@ -328,6 +341,9 @@ def test_centers_have_batches_of_gradients(dtype):
     batches_are_singles(predict(hidden, vector, LENGTHS), (hidden, vector), (hidden, vector))
     batches_are_singles(predict(hidden.detach(), vector, LENGTHS), (vector,))
     batches_are_singles(predict(hidden, vector.detach(), LENGTHS), (hidden,))
+    center = predict(hidden, vector, LENGTHS)
+    with pytest.raises(RuntimeError, match="a center of local attention takes gradients that are plain tensors"):
+        torch.autograd.grad(center, hidden, TwoTensor(torch.ones_like(center), torch.ones_like(center)))
 
 
 @needs_compiler

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
+from batched import batches_are_singles
 from regard.errors import ShapeError
 from regard.kernels.recurrent import by_hand, gru_step, sequence
 
@@ -112,14 +113,11 @@ def test_weights_and_states_of_another_type_are_refused(kind):
 
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-def test_many_gradients_at_once_are_refused_in_words(kind):
+def test_batches_of_gradients_are_those_one_by_one(kind):
     inputs, state, weights = random_call(kind)
-    outputs, _ = sequence(inputs, tuple(state), tuple(weights), LENGTHS)
-    above = torch.randn(2, *outputs.shape)
-    with pytest.raises(RuntimeError, match="one gradient at a time, and no batch of them"):
-        torch.autograd.grad(outputs, inputs, above, is_grads_batched=True, retain_graph=True)
-    with pytest.raises(RuntimeError, match="one gradient at a time, and no batch of them"):
-        torch.func.vmap(lambda one: torch.autograd.grad(outputs, inputs, one, retain_graph=True))(above)
+    given = [one.requires_grad_() for one in (inputs, *state, *weights)]
+    outputs, last = sequence(inputs, tuple(state), tuple(weights), LENGTHS)
+    batches_are_singles((outputs, *last), given)
 
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
@@ -174,8 +172,13 @@ def test_a_step_of_what_is_not_plain_numbers_is_torchs(number, turn):
     torch.testing.assert_close(found, formula(*given).double(), rtol=1e-12, atol=1e-12, check_dtype=False)
 
 
-def test_many_gradients_of_a_step_are_refused_in_words():
+def test_batches_of_gradients_of_a_step():
+    given = parts_of_a_step()
+    batches_are_singles(gru_step(*given), given)
+
+
+def test_gradients_of_another_class_are_refused_in_words():
     given = parts_of_a_step()
     out = gru_step(*given)
-    with pytest.raises(RuntimeError, match="a GRU's step in a loop takes one gradient at a time"):
-        torch.autograd.grad(out, given, torch.randn(2, *out.shape, dtype=torch.float64), is_grads_batched=True)
+    with pytest.raises(RuntimeError, match="a GRU's step in a loop takes gradients that are plain tensors.*TwoTensor"):
+        torch.autograd.grad(out, given, TwoTensor(torch.ones_like(out), torch.ones_like(out)))

@@ -1,5 +1,7 @@
 """Whether a call may take a path whose gradients are written out, which knows nothing but plain backward passes."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -37,6 +39,26 @@ def are_numbers(*tensors: Tensor | None) -> bool:
         one is None or (is_real(one) and not one.is_neg() and not torch._C._functorch.is_legacy_batchedtensor(one))
         for one in tensors
     )
+
+
+def as_numbers(what: str, *upstream: Tensor | None) -> tuple[Any, ...]:
+    """What comes back to a function, as numbers that loops read where they lie. Batches are taken apart before.
+
+    Args:
+        what: the function in words.
+        *upstream: what comes back to its outputs; None stays None.
+
+    Raises:
+        RuntimeError: it is of a class whose numbers lie elsewhere, or is traced.
+    """
+    upstream = tuple(one if one is None else one.resolve_neg() for one in upstream)
+    if not are_numbers(*upstream):
+        kinds = ", ".join(sorted({type(one).__name__ for one in upstream if one is not None}))
+        raise RuntimeError(
+            f"{what} takes gradients that are plain tensors, and traces none; these came as {kinds}: ask for the "
+            "gradients of each plain tensor within, outside of what traces"
+        )
+    return upstream
 
 
 def are_alike(inputs: Tensor, *others: Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.kernels import compiler
 from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 
 _MANY = 8
 _TIMES = {"torch": 3.5, "torch's spread": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
@@ -149,6 +150,9 @@ def _spread(weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
     return into
 
 
+_WHAT = "local attention"
+
+
 class _Dots(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
@@ -159,6 +163,7 @@ class _Dots(torch.autograd.Function):
     @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         left, rows, first = ctx.saved_tensors
+        (given,) = as_numbers(_WHAT, given)
         with _as_it_is():
             to_left = mix(given, rows, first).to(left.dtype) if ctx.needs_input_grad[0] else None
             to_rows = spread(given, left, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
@@ -175,6 +180,7 @@ class _Mix(torch.autograd.Function):
     @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, rows, first = ctx.saved_tensors
+        (given,) = as_numbers(_WHAT, given)
         window, to_weights = weights.shape[-1], None
         with _as_it_is():
             if ctx.needs_input_grad[0]:
@@ -193,6 +199,7 @@ class _Spread(torch.autograd.Function):
     @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, left, first = ctx.saved_tensors
+        (given,) = as_numbers(_WHAT, given)
         window, to_weights = weights.shape[-1], None
         with _as_it_is():
             if ctx.needs_input_grad[0]:

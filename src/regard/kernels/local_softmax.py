@@ -19,6 +19,7 @@ from regard.kernels import local
 from regard.kernels.again import apart
 from regard.kernels.arrays import Array
 from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.hooked import is_hooked
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
@@ -279,7 +280,7 @@ class _Call:
         wanted: tuple[bool, ...],
     ) -> list[Tensor | None]:
         """The gradients of left, key, value and center, from what `forward` made: scores, first and order."""
-        above, above_scores = (None if one is None else one.resolve_neg().contiguous() for one in (above, above_scores))
+        above, above_scores = (None if one is None else one.contiguous() for one in (above, above_scores))
         found = [
             one.new_empty(one.shape) if asked else None
             for one, asked in zip((*self.three, self.center), wanted, strict=True)
@@ -312,6 +313,7 @@ class _Look(torch.autograd.Function):
     def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
         wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
+        above, above_scores = as_numbers("local attention", above, above_scores)
         if torch.is_grad_enabled():
             left, key, value, center = apart(left, key, value, center)
             (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
@@ -331,13 +333,14 @@ class _Predict(torch.autograd.Function):
     @one_at_a_time
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         hidden, vector, lengths, center = ctx.saved_tensors
+        (above,) = as_numbers("a center of local attention", above)
         wanted = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
             hidden, vector = apart(hidden, vector)
             found = _predict_by_torch(hidden, vector, lengths)
             return *_again((found,), (above,), (hidden, vector), wanted), None, None
         to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])
-        given = (hidden, vector.contiguous(), lengths, center, above.resolve_neg().contiguous())
+        given = (hidden, vector.contiguous(), lengths, center, above.contiguous())
         _run(ctx.library, "predict_backward", _predicted(hidden), *given, to_hidden, parts)
         each = (to_hidden, parts.sum(0).view(vector.shape))
         return *(one if asked else None for one, asked in zip(each, wanted, strict=True)), None, None

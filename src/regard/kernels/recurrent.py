@@ -14,7 +14,8 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 from regard.kernels import gates, matrix
-from regard.kernels.calls import are_alike, are_numbers, is_plain, is_real
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import are_alike, as_numbers, is_plain, is_real
 from regard.kernels.once import none_of, once
 from regard.kernels.pages import in_large_pages
 
@@ -121,10 +122,11 @@ class _Sequence(torch.autograd.Function):
         return outputs.view(*inputs.shape[:2], -1), *_last(layout, first, saved)
 
     @staticmethod
+    @one_at_a_time
     @once("a GRU or LSTM over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
-        upstream = _one_at_a_time("a GRU or LSTM over a whole sequence", *upstream)
+        upstream = as_numbers("a GRU or LSTM over a whole sequence", *upstream)
         weight, recurrent, read, *rest = ctx.saved_tensors
         first, saved = rest[: ctx.parts], rest[ctx.parts : ctx.parts + 3]
         above = upstream[0].flatten(0, 1).index_select(0, layout.places)
@@ -146,17 +148,6 @@ class _Sequence(torch.autograd.Function):
             recurrent_bias,
             *starts,
         )
-
-
-def _one_at_a_time(what: str, *upstream: Tensor) -> tuple[Tensor, ...]:
-    """What comes back, as numbers that loops read where they lie; many gradients at once are refused."""
-    upstream = tuple(one.resolve_neg() for one in upstream)
-    if not are_numbers(*upstream):
-        raise RuntimeError(
-            f"{what} takes one gradient at a time, and no batch of them (is_grads_batched=True, torch.func.vmap) or "
-            "other class of tensor; ask for them one after the other"
-        )
-    return upstream
 
 
 def _of(gradient: Tensor, other: Tensor) -> Tensor:
@@ -202,10 +193,11 @@ class _Step(torch.autograd.Function):
         return after
 
     @staticmethod
+    @one_at_a_time
     @once("a GRU's step in a loop; torch.nn.GRUCell has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         own, kept, before, _ = ctx.saved_tensors
-        (upstream,) = _one_at_a_time("a GRU's step in a loop", upstream)
+        (upstream,) = as_numbers("a GRU's step in a loop", upstream)
         hidden = upstream.clone(memory_format=torch.contiguous_format)
         entering, carried = torch.empty_like(own), torch.empty_like(own)
         gates.gru_back(own, kept, before, hidden, entering, carried)
