@@ -8,13 +8,13 @@ from compiled import needs_compiler
 from regard.kernels import dot
 from regard.kernels.dot_look import finds_safe
 
+pytestmark = needs_compiler  # it is a loop's look
 RAGGED = ALL._replace(lengths=[211, 67], asked=[97, 0])
 APART = ALL._replace(window=(11, 5), offset=200)  # later queries see nothing
 VISIBLE = {"all": ALL, "causal": CAUSAL, "ragged": RAGGED, "apart": APART}
 FILLS = (0.0, torch.nan, -torch.inf, 1e19, 3e19, 1e30, 3e38)
 
 
-@needs_compiler
 @pytest.mark.parametrize("unit", (True, False))
 @pytest.mark.parametrize("directions", (dot.NO_DIRECTIONS, (True, True), (True, False)))
 @pytest.mark.parametrize("visible", VISIBLE)
@@ -39,7 +39,6 @@ def test_a_look_finds_what_a_call_finds(visible, directions, unit, monkeypatch):
     assert True in found and (False in found)
 
 
-@needs_compiler
 def test_a_look_at_what_is_empty():
     for shape in ((0, 2, 17, 5), (2, 2, 17, 0)):
         given = [torch.randn(shape) for _ in range(3)]
