@@ -55,6 +55,8 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["-", "--story", "Mary went."], 2, "name a file of stories"),
         (["-", "--question", "Where?"], 2, "--question is asked of one story"),
         (["nowhere.txt"], 2, "nowhere.txt: no such file"),
+        (["x" * 81], 2, f"error: {'x' * 79}…: no such file"),
+        (["."], 2, ".: is a folder; a file of stories is expected"),
         (["--story", "nowhere.txt", "--question", "Where?"], 1, "nowhere.txt: no such file"),
         (["--story", ".", "--question", "Where?"], 1, ". is a folder"),
         (["-"], 1, "standard input: there is no story"),

@@ -67,11 +67,13 @@ def tiny(tmp_path):
 
 def test_absent_data_is_an_error_with_origin_and_sha256(tiny, tmp_path):
     digest = hashlib.sha256(b"right\n").hexdigest()
-    for folder in (None, tmp_path):
+    for folder in (None, tmp_path, tmp_path / "none", tmp_path / "tiny.yaml"):
         with pytest.raises(DataError) as caught:
             locate(tiny, folder)
         text = str(caught.value)
         assert "https://example.org/tiny" in text and text.count(digest) == 2 and "a.txt" in text and "b.txt" in text
+        named = f"there is no folder {folder}. Name their folder: --data DIR" in text
+        assert named == (folder not in (None, tmp_path))
 
 
 def test_other_data_is_an_error_unless_the_user_insists(tiny, tmp_path):

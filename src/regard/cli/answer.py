@@ -9,8 +9,8 @@ import typer
 from regard.cli.app import app
 from regard.cli.command import FAILED, RunFolder, Threads, command
 from regard.cli.console import out, say, typed, warn
-from regard.cli.inputs import STANDARD_INPUT, file_of, lines_of
-from regard.errors import ConfigError
+from regard.cli.inputs import STANDARD_INPUT, file_of, is_folder, lines_of
+from regard.errors import ConfigError, cut
 
 if TYPE_CHECKING:
     from regard.data.babi import Story
@@ -79,13 +79,13 @@ def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -
     """Answers of a reader that tells a word."""
     from regard.tasks.load import load
 
-    cut = False
+    shortened = False
     for number, one in enumerate(load(run, threads=threads).answer(stories), start=1):
         out(_written(one, format))
         for note in one.notes:
             warn(f"question {number}: {note}")
-            cut = cut or note.endswith("were cut")
-    if cut:
+            shortened = shortened or note.endswith("were cut")
+    if shortened:
         raise typer.Exit(FAILED)
 
 
@@ -111,7 +111,8 @@ def _named(stories: str | None, story: str | None, question: str | None) -> bool
     if story is None and question is not None:
         raise ConfigError("--question is asked of one story; give it with --story FILE|TEXT")
     if stories is not None and stories != "-" and file_of(typed(stories)) is None:
-        raise ConfigError(f"{stories[:80]}: no such file; a story on the command line is given by --story TEXT")
+        fault = "is a folder; a file of stories is expected" if is_folder(stories) else "no such file"
+        raise ConfigError(f"{cut(stories, 80)}: {fault}; a story on the command line is given by --story TEXT")
     return stories is not None
 
 

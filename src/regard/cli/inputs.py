@@ -37,7 +37,7 @@ def lines_of(given: str) -> Iterator[str]:
         return decode_lines(standard_input(), STANDARD_INPUT)
     if file_of(given) is not None:
         return iterate_lines(given)
-    if _is(Path.is_dir, given):
+    if is_folder(given):
         raise DataError(
             f"{given} is a folder; a text or a file of lines is expected. To take this as a text, pipe it in: "
             f"echo {shlex.quote(given)} | regard … -"
@@ -57,6 +57,11 @@ def at_once(given: str, batch: int) -> int:
 def is_file(given: str) -> bool:
     """Whether the lines are those of a file, which can be read twice."""
     return given != "-" and _is(Path.is_file, given)
+
+
+def is_folder(given: str) -> bool:
+    """Whether there is a folder of that name."""
+    return _is(Path.is_dir, given)
 
 
 def file_of(given: str) -> Path | None:

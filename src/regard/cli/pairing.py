@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import out, typed
-from regard.cli.inputs import file_of, lines_of, refuse_input
+from regard.cli.inputs import STANDARD_INPUT, file_of, lines_of, refuse_input
 from regard.errors import ConfigError, DataError
 
 Source = Annotated[
@@ -75,7 +75,8 @@ def columns_of(given: str) -> tuple[int, int]:
 def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]) -> Iterator[Text]:
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
-            shorter, longer = names if source is None else reversed(names)
+            told = [STANDARD_INPUT if name == "-" else name for name in names]
+            shorter, longer = told if source is None else reversed(told)
             raise DataError(
                 f"{shorter} ends after {number} lines and {longer} goes on; line i of one must translate line i of "
                 f"the other, so both need the same number{_texts(names)}"

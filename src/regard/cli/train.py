@@ -1,6 +1,7 @@
 """`regard train`: from settings to a run folder."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +110,7 @@ def train(
     try:
         results = fit(checked, folder, resume=resume is not None, progress=progress(), say=warn)
     except KeyboardInterrupt as stop:  # before the first update; afterwards training saves its place and says so itself
-        complain(f"stopped. Go on with: regard train --resume {folder}")
+        complain(f"stopped. Go on with: regard train --resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from stop
     if not is_first():
         return

@@ -105,10 +105,11 @@ def locate(
     if experiment.data is None:
         return
     origin = f"They come from: {' '.join(experiment.data.origin.split())}"
-    if folder is None:
+    if folder is None or not folder.is_dir():
+        given = "" if folder is None else f", and there is no folder {folder}"
         listed = "\n".join(f"  {file.name}  sha256 {file.sha256}" for file in experiment.data.files)
         raise DataError(
-            f"{experiment.name} needs files that regard does not carry. Name their folder: --data DIR\n"
+            f"{experiment.name} needs files that regard does not carry{given}. Name their folder: --data DIR\n"
             f"{listed}\n{origin}"
         )
     faults, other = [], []
