@@ -61,7 +61,7 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
     query, key = (torch.empty(items, length, hidden, device="meta") for length in (queries, keys))
     there, back, found = len(_FORWARD), len(_BACKWARD), []
     # Of a group: sums of products for each pair, and back over keys and over queries; and the vector's part. Of its
-    # positions: they are turned, and back again, and summed up for the vector.
+    # positions: they are turned, and so are what comes back to queries and, back again, all; and the vector sums up.
     for powers, units, sums, of_vector in ((there, 3, 2 * there, 3 * there), (back, 2, 2 * back + _SINGLE, 2 * back)):
         sides = _Sides(query, key, powers, units)
         of_queries, of_keys = queries * -(-keys // sides.columns), keys * -(-queries // sides.rows)
@@ -69,7 +69,9 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
         for chunk in sides.chunks():
             groups, width = chunk.stop - chunk.start, min(hidden, chunk.stop * units) - chunk.start * units
             turned = (of_queries + of_keys) * groups * units * width
-            of_positions += 2 * turned + of_keys * groups * back if powers == back else turned
+            of_positions += turned
+            if powers == back:
+                of_positions += turned + groups * (of_queries * _SINGLE**2 + of_keys * back)
         found.append(2 * (sides.groups * (sums * pairs + of_vector) + items * of_positions))
     return found[0], found[1]
 
@@ -211,9 +213,10 @@ def _gradients(
         into: what comes back, `(items, queries, hidden)` and `(items, keys, hidden)`.
         into_chunks: of each chunk's powers, `(powers · groups,)`, 0 before.
     """
-    *tables_of, held_queries, held_keys, held = sides.hold(*sides.room * 2, sides.quotients)
+    *tables_of, held_queries, held_keys, held_turned, held = sides.hold(*sides.room * 2, sides.room[0], sides.quotients)
     # A half of every power on one side, for h has halves; and what divided by these gives the inverse powers.
     shifts, squares = given.new_tensor([[-math.log(2), 0], [0.25, 1]])
+    same = torch.eye(_SINGLE, dtype=given.dtype, device=given.device)
 
     @functools.lru_cache(maxsize=1)  # two would write over each other's ones
     def views(shape: tuple[int, ...], groups: int, width: int) -> tuple[Any, ...]:
@@ -231,15 +234,18 @@ def _gradients(
             doubles = one[0:5:3].unsqueeze(1), one[1:5:3].unsqueeze(0), one[5:].unflatten(0, (2, 2))
             parts.append((one[:2].flatten(0, 1), one[:2], one[3:5], *doubles))
         left, right = tables
-        # What comes back to queries and keys, by which their powers are multiplied, lies as these do.
-        to_left = to_queries.view(groups, -1, _SINGLE).permute(2, 0, 1)
+        # What comes back to queries and keys, by which their powers are multiplied, lies as these do; to queries it is
+        # turned before, by a product again.
+        turned = to_queries.view(-1, _SINGLE).T, _part(held_turned, (_SINGLE, left[0].numel()))
+        to_left = turned[1].view(_SINGLE, groups, -1)
         to_right = to_keys.view(groups, shape[0], len(right), -1).permute(2, 0, 1, 3)
         after = left[:2], left[3:5], to_left[:2], to_left[3:], to_left[2]
         rows, turn = right.flatten(0, 1), sides.turn(groups, width)
         right = right.view(len(right), groups, shape[0], -1)
         before = right[:2], to_right[:2], right[3:], to_right[3:], right[3:5], to_right[2]
         back = turn.view(2, groups, width).flip(0).flatten(0, 1)
-        return turn, parts, batches, after, before, rows, back, [one[:2].view(len(back), -1).T for one in tables]
+        products = [one[:2].view(len(back), -1).T for one in tables]
+        return turn, parts, batches, turned, after, before, rows, back, products
 
     for some, rows, columns in sides.blocks():
         g = given[some, rows, columns]
@@ -249,7 +255,7 @@ def _gradients(
         for chunk, into_chunk in zip(sides.chunks(), into_chunks, strict=True):
             units = sides.of(chunk)
             found = views(g.shape, chunk.stop - chunk.start, units.stop - units.start)
-            turn, parts, batches, after, before, of_rows, back, products = found
+            turn, parts, batches, (as_found, as_powers), after, before, of_rows, back, products = found
             for side, shift, square, part in zip(turned, shifts, squares, parts, strict=True):
                 flat, powers, inverses, firsts, seconds, doubles = part
                 torch.addmm(shift, turn, side[units], out=flat).exp_()
@@ -260,6 +266,7 @@ def _gradients(
                 torch.div(g, pairs, out=pairs)
                 torch.bmm(ratio, single, out=to_query)
                 torch.bmm(a, ratio, out=to_key)
+            torch.mm(same, as_found, out=as_powers)
             # Each unit's sums are over powers without it; the rows of ones stay as they are.
             powers, inverses, of_powers, of_inverses, of_ones = after
             powers.mul_(of_powers).addcmul_(inverses, of_inverses).add_(of_ones)
