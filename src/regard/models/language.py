@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.kernels.hooked import does_as
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
@@ -44,8 +45,11 @@ class LanguageModel(nn.Module):
         return State((), self.reader.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Read n pieces. Of a single one `attended` says what it looked back at; of a prompt nothing is kept."""
-        if inputs.shape[1] != 1:
+        """Read n pieces. Of a single one `attended` says what it looked back at; of a prompt nothing is kept.
+
+        Nor is it of what a subclass reads by a `read` of its own.
+        """
+        if inputs.shape[1] != 1 or not does_as(self, LanguageModel, methods=("read",)):
             logits, moving = self.read(inputs, state.moving)
             return Step(logits, State(state.fixed, moving), {})
         tick = self.reader.step(state.moving, self.input_dropout(self.embedding(inputs[:, 0])))
@@ -68,5 +72,5 @@ class LanguageModel(nn.Module):
             ids: as many in each row.
             smoothing: of the labels.
         """
-        logits, _ = self.read(ids[:, :-1], self.reader.start(len(ids)))
+        logits, _ = self.read(ids[:, :-1], self.start(None, len(ids)).moving)
         return objective(logits.flatten(0, 1), ids[:, 1:].flatten(), smoothing)

@@ -6,13 +6,14 @@
 Bengio (2015), Luong, Pham & Manning (2015), and the fixed contexts of Cho et al. and Sutskever et al. (2014).
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.kernels.hooked import does_as
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, hide_words
 from regard.layers.objective import Objective, objective, vocabulary_objective
@@ -72,11 +73,14 @@ class RecurrentTranslator(nn.Module):
 
     def features(self, batch: Pairs) -> tuple[Float[Tensor, "tokens readout_dim"], Int[Tensor, " tokens"]]:
         """What the output layer reads at each real target word, and these words; padding is left out."""
-        state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
-        target_in = self._partly_hidden(batch.target_in)
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
-        if self.training and self.settings.teacher_forcing < 1:
+        forced = self.training and self.settings.teacher_forcing < 1
+        if not forced and not does_as(self, RecurrentTranslator, methods=("reading",)):
+            return self.reading(batch).features[kept], batch.target_out[kept]
+        state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
+        target_in = self._partly_hidden(batch.target_in)
+        if forced:
             features = self._partly_forced(state, target_in)[kept]
         else:
             features = self.decoder.real_features(state, target_in, batch.target_lengths)
@@ -94,8 +98,8 @@ class RecurrentTranslator(nn.Module):
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """Sums of losses (nats), of tokens and of right first choices over the real target words."""
         features, targets = self.features(batch)
-        own = _is(self.vocabulary, RecurrentTranslator.vocabulary)
-        if not own or not _is(self.decoder.vocabulary, RecurrentDecoder.vocabulary):
+        plain = does_as(self, RecurrentTranslator, methods=("vocabulary",))
+        if not plain or not does_as(self.decoder, RecurrentDecoder, methods=("vocabulary",)):
             return objective(self.vocabulary(features), targets, smoothing)
         return vocabulary_objective(features, *self.decoder.output_weights(), targets, smoothing)
 
@@ -128,8 +132,3 @@ class RecurrentTranslator(nn.Module):
                 inputs = torch.where(forced[:, step + 1], target_in[:, step + 1], own).unsqueeze(1)
             state = State(state.fixed, reading.moving)
         return torch.cat(features, dim=1)
-
-
-def _is(method: Any, known: Any) -> bool:
-    """Whether a bound method is the known one: no subclass or instance has another in its place."""
-    return getattr(method, "__func__", None) is known

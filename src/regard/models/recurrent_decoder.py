@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
 from regard.kernels.deferred import expectation_of_a_loop, linear_of_a_loop
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Linear, Recurrence
@@ -134,10 +134,12 @@ class RecurrentDecoder(nn.Module):
     ) -> Float[Tensor, "tokens readout_dim"]:
         """The same for training: at the first `lengths` words of each row alone, one row after the other.
 
-        What comes after them is mostly not computed.
+        What comes after them is mostly not computed, unless a subclass has `features` of its own.
         """
-        embedded = self.dropout(self.embedding(inputs))
         real = torch.arange(inputs.shape[1], device=lengths.device) < lengths.unsqueeze(-1)
+        if not does_as(self, RecurrentDecoder, methods=("features",)):
+            return self.features(state, inputs).features[real]
+        embedded = self.dropout(self.embedding(inputs))
         if self.loops and inputs.shape[1] > 1:
             return self._shrinking(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
@@ -189,7 +191,7 @@ class RecurrentDecoder(nn.Module):
         """
         read = expectation_of_a_loop(linear)
         source: Any = self.source
-        if read is None or type(source) is not SourceAttention or is_hooked(source, source.attention, taps=True):
+        if read is None or type(source) is not SourceAttention or not source.is_expectation():
             attended, after = source(fixed, moving, query, embedded)
             return attended, attended.context, after
         attended, after = source({**fixed, "value": None}, moving, query, embedded)

@@ -16,7 +16,7 @@ from regard.attention.normalize import is_softmax, normalizer
 from regard.attention.score import General, score, scores
 from regard.errors import ConfigError
 from regard.kernels import bilinear
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 from regard.models.settings import RecurrentSettings
 
 Moving = dict[str, Any]
@@ -137,10 +137,17 @@ class SourceAttention(nn.Module):
         counts, lengths = counts.clamp(0, query.shape[1]), fixed["lengths"].clamp(0, value.shape[1])
         return bilinear.read_by_own(query, weight, value, places, counts, lengths)
 
+    def is_expectation(self) -> bool:
+        """Whether what is read is the weights times the values and no more, and nobody listens."""
+        attention = self.attention
+        if is_hooked(self, attention, taps=True) or not does_as(self, SourceAttention):
+            return False
+        return does_as(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
+
     def _is_general(self) -> bool:
         """Whether a softmax of Luong's general score is all that there is."""
         plain = self.focus is None and type(self) is SourceAttention and type(self.attention) is Attention
-        if not plain or self.attention.refocus or (self.training and self.attention.dropout):
+        if not plain or self.attention.refocus or (self.attention.training and self.attention.dropout):
             return False
         score = self.attention.score
         return is_softmax(self.attention.normalizer) and type(score) is General and score.rank is None

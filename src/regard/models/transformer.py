@@ -21,6 +21,8 @@ from regard.attention.attended import Attended
 from regard.attention.heads import CrossHeads, Heads, SelfHeads
 from regard.attention.position import position
 from regard.errors import ConfigError
+from regard.kernels.hooked import does_as
+from regard.layers.cache import Cache
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words
 from regard.layers.feed_forward import FeedForward
@@ -97,9 +99,15 @@ class TransformerLanguageModel(nn.Module):
         return State((), self.stack.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Read n pieces. Id 0 is padding on either side: not seen, not counted."""
+        """Read n pieces. Id 0 is padding on either side: not seen, not counted.
+
+        Where a subclass has a `read` of its own, that reads them, and `attended` is empty.
+        """
         if (found := one_word(self, inputs, state.moving)) is not None:
             return Step(found.logits, State(state.fixed, found.cache), found.attended)
+        if not does_as(self, TransformerLanguageModel, methods=("read",)):
+            logits, moving = self.read(inputs, state.moving)
+            return Step(logits, State(state.fixed, moving), {})
         stacked = self._stacked(inputs, state.moving)
         return Step(self.logits(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
@@ -126,11 +134,22 @@ class TransformerLanguageModel(nn.Module):
             smoothing: of the labels.
             documents: equal numbers where pieces belong to one text; texts do not see each other. A mark that ends one
                 text and begins the next has the number of the next: it is told from the text before it.
+
+        Raises:
+            ConfigError: documents for a subclass that has a `start` or a `read` of its own, which know none.
         """
         inputs, targets = ids[:, :-1], ids[:, 1:]
-        read = None if documents is None else documents[:, :-1]
-        hidden = self.stack(self.embedding(inputs), documents=read).output
-        return objective(self.logits(hidden).flatten(0, 1), targets.flatten(), smoothing)
+        if does_as(self, TransformerLanguageModel, methods=("start", "read")):
+            read = None if documents is None else documents[:, :-1]
+            logits = self.logits(self.stack(self.embedding(inputs), documents=read).output)
+        elif documents is None:
+            logits, _ = self.read(inputs, self.start(None, len(ids)).moving)
+        else:
+            raise ConfigError(
+                f"{type(self).__name__} has a `start` or a `read` of its own, which knows no packed documents: leave "
+                "documents= out, or give it a `forward` that takes them"
+            )
+        return objective(logits.flatten(0, 1), targets.flatten(), smoothing)
 
     def _stacked(self, ids: Tensor, cache: Any) -> Stacked:
         stacked: Stacked = self.stack(self.embedding(ids), keep=_padding(ids), cache=cache)
@@ -163,9 +182,15 @@ class TransformerDecoder(nn.Module):
         stacked = self.stack(self.embedding(inputs), keep=_padding(inputs), cache=state.moving, memory=state.fixed)
         return Step(self.readout(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
-    def read(self, memory: Memory, target_in: Int[Tensor, "batch steps"]) -> Stacked:
-        """All steps at once. Padding on the right needs no mask: nobody that is real sees it."""
-        stacked: Stacked = self.stack(self.embedding(target_in), memory=memory)
+    def read(self, memory: Memory, target_in: Int[Tensor, "batch steps"], cache: Cache | None = None) -> Stacked:
+        """All steps at once. Padding on the right needs no mask: nobody that is real sees it.
+
+        Args:
+            memory: of the source, as `start` makes it.
+            target_in: what is read.
+            cache: what was read before; None: nothing.
+        """
+        stacked: Stacked = self.stack(self.embedding(target_in), cache=cache, memory=memory)
         return stacked
 
 
@@ -227,9 +252,13 @@ class TransformerTranslator(nn.Module):
 
     def reading(self, batch: Any) -> Reading:
         """What the output layer reads at every target position, padding too, and where each looked."""
-        source = self.encode(batch.source, batch.source_lengths)
-        memory = self.decoder.stack.memory(source.states, source.keep)
-        stacked = self.decoder.read(memory, self._partly_hidden(batch.target_in))
+        source, decoder = self.encode(batch.source, batch.source_lengths), self.decoder
+        target_in = self._partly_hidden(batch.target_in)
+        if does_as(decoder, TransformerDecoder, methods=("start",)):
+            stacked = decoder.read(decoder.stack.memory(source.states, source.keep), target_in)
+        else:
+            state = decoder.start(source, len(batch.source))
+            stacked = decoder.read(state.fixed, target_in, state.moving)
         return Reading(stacked.output, stacked.attended.get(self.decoder.alignment))
 
     def features(self, batch: Any) -> tuple[Float[Tensor, "tokens dim"], Int[Tensor, " tokens"]]:

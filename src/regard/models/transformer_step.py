@@ -43,7 +43,8 @@ def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
     if type(ids) is not Tensor or ids.shape != (1, 1) or ids.dtype is not torch.long or ids.device.type != "cpu":
         return None
     # Somebody may have put something else in their place.
-    if cache.counted.shape != (1,) or "logits" in vars(model) or "_stacked" in vars(model):
+    own = vars(model)
+    if cache.counted.shape != (1,) or "logits" in own or "_stacked" in own or "read" in own:
         return None
     stack = model.stack
     steps = ready(model, stack, cache, _steps)
@@ -63,10 +64,10 @@ def _steps(model: Any) -> Steps | None:
         return None  # a kind of them may do something else
     if embedding.max_norm is not None:
         return None
-    adds = getattr(stack.position, "kind", None) == "add"
-    if adds and type(stack.position) not in (Learned, Sinusoidal):
+    position = stack.position
+    adds = getattr(position, "kind", None) == "add"
+    known = type(position) in (Learned, Sinusoidal) and does_as(position, type(position), methods=("add",))
+    if adds and not known:
         return None
-    learned = stack.position if type(stack.position) is Learned else None
-    if learned is not None and not does_as(learned, Learned, methods=("add",)):
-        return None
+    learned = position if type(position) is Learned else None
     return steps_with(stack, Words(embedding, embedding.scale, learned, model.readout))
