@@ -69,3 +69,19 @@ def test_a_nan_stays_with_its_query_and_the_keys_that_it_meets(small):
     assert to_query.isnan().nonzero().tolist() == [[1, 2, 3]]
     assert to_key.isnan().nonzero().tolist() == [[1, place, 3] for place in range(5)]
     assert to_vector.isnan().nonzero().tolist() == [[3]]
+
+
+def test_what_is_found_is_a_tensor_like_any_other(small):
+    """Though it is made in inference mode, it may be differentiated, and changed."""
+    query, key, given, vector = (side.requires_grad_() for side in sides(2, 3, 5))
+    with torch.no_grad():
+        found = [
+            additive_blocks.scores(query, key, vector, None),
+            *additive_blocks.gradients(query, key, None, given, slope()),
+        ]
+    for one in found:
+        assert not one.is_inference() and not one.requires_grad
+        leaf = one.clone().requires_grad_()
+        (leaf * one).sum().backward()
+        assert torch.equal(leaf.grad, one)
+        one.add_(1)
