@@ -8,6 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 import regard
+from batched import batches_are_singles
 from compiled import needs_compiler
 from regard import masks
 from regard.attention.linear import LinearState, linear_step
@@ -305,11 +306,10 @@ def test_a_second_derivative_is_refused_even_where_nothing_above_is_differentiat
 
 
 @needs_compiler
-def test_batches_of_gradients_are_refused_in_words():
+def test_batches_of_gradients_are_those_one_by_one():
     query, key, value = inputs()
-    context = regard.attend(query.requires_grad_(), key, value).context
-    with pytest.raises(RuntimeError, match="is_grads_batched"):
-        torch.autograd.grad(context, query, torch.ones(5, *context.shape), is_grads_batched=True)
+    context = regard.attend(query.requires_grad_(), key.requires_grad_(), value).context
+    batches_are_singles(context, (query, key))
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's kernel, without a compiler

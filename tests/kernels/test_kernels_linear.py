@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 
+from batched import batches_are_singles
 from compiled import needs_compiler
 from reference.linear import linear as slow
 from regard.kernels import compiler, linear, linear_parts
@@ -84,6 +86,16 @@ def test_first_and_second_derivatives(loop, causal):
 
     assert torch.autograd.gradcheck(run, given, fast_mode=True)
     assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
+
+
+@pytest.mark.parametrize("causal", (True, False))
+def test_batches_of_gradients_are_those_one_by_one(loop, causal):
+    given, keep = inputs(11, 13)
+    made = linear.read(*given[:3], memory=given[3], keep=keep, causal=causal, elu=True)
+    batches_are_singles((made.context, made.memory), given, given)
+    above = torch.ones_like(made.context)
+    with pytest.raises(RuntimeError, match="linear attention takes gradients that are plain tensors"):
+        torch.autograd.grad(made.context, given, TwoTensor(above, above))
 
 
 def test_only_what_wants_a_gradient_has_one(loop):

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
+from batched import batches_are_singles
 from regard.kernels.blocked import blocked
 from regard.kernels.once import none_of, once
 from regard.kernels.recurrent import sequence
+from regard.kernels.windowed import windowed
 from regard.models.dnc_settings import DNCSettings
 from regard.models.lstmn_settings import LSTMNSettings
 from regard.models.ntm_settings import NTMSettings
@@ -43,6 +46,11 @@ def of_blocks():
     return context, given
 
 
+def of_windows():
+    given = leaves((2, 3, 71, 7), (2, 3, 71, 7), (2, 3, 71, 13))
+    return windowed(*given, left=5, right=2, scale=0.5), given
+
+
 def of_recurrence(states, gates):
     given = leaves((3, 5, 7), *[(3, 2)] * states, (gates, 7), (gates, 2), (gates,), (gates,))
     outputs, _ = sequence(given[0], tuple(given[1 : 1 + states]), tuple(given[1 + states :]), torch.tensor([2, 5, 3]))
@@ -59,6 +67,7 @@ def of_model(settings):
 
 FUNCTIONS = {
     "attention by blocks": of_blocks,
+    "attention over a window": of_windows,
     "a GRU": lambda: of_recurrence(1, 6),
     "an LSTM": lambda: of_recurrence(2, 8),
     "an LSTMN": lambda: of_model(LSTMNSettings(kind="lstmn", width=3)),
@@ -94,6 +103,26 @@ def test_gradients_with_a_graph_are_those_without(name):
     graphed = torch.autograd.grad(made.square().sum(), given, create_graph=True, allow_unused=True)
     for one, other in zip(plain, graphed, strict=True):
         assert (one is None and other is None) or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_batches_of_gradients_are_those_one_by_one(name):
+    made, given = FUNCTIONS[name]()
+    reached = torch.autograd.grad(made.sum(), given, retain_graph=True, allow_unused=True)
+    asked = [one for one, gradient in zip(given, reached, strict=True) if gradient is not None]
+    batches_are_singles(made, asked, within=1e-13)
+    above = torch.ones(2, *made.shape, dtype=made.dtype)
+    found = torch.autograd.grad(made, asked, above, is_grads_batched=True, create_graph=True)
+    with pytest.raises(RuntimeError, match="has no second derivatives"):
+        sum(one.square().sum() for one in found).backward()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_of_another_class_are_refused_in_words(name):
+    made, given = FUNCTIONS[name]()
+    ones = torch.ones_like(made)
+    with pytest.raises(RuntimeError, match="takes gradients that are plain tensors.*came as.*TwoTensor"):
+        torch.autograd.grad(made, given, TwoTensor(ones, ones), allow_unused=True)
 
 
 def test_the_words_name_what_has_them():

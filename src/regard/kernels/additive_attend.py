@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels import additive, compiler
-from regard.kernels.calls import is_plain
-
-_ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers, is_plain
+from regard.kernels.once import once
 
 LEAST = 2**16
 """Pairs × hidden units from which on a call costs little more here than with its table of weights.
@@ -128,76 +128,36 @@ class _Attention(torch.autograd.Function):
         return context[..., : value.shape[-1]]
 
     @staticmethod
+    @one_at_a_time
+    @once("additive attention's compiled loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        call = *ctx.saved_tensors, ctx.sizes, ctx.scale, ctx.dropout, ctx.needs_input_grad[4]
-        # Somebody may want to differentiate these, or has many gradients come from above at once.
-        watched = torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None
-        found: tuple[Tensor | None, ...] = _Slopes.apply(given, *call) if watched else _slopes(given, *call)
-        return *found, *(None,) * 5
-
-
-class _Slopes(torch.autograd.Function):
-    """The way back as an operation of its own, which is mapped item by item and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(*given: Any) -> tuple[Tensor | None, ...]:
-        return _slopes(*given)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor | None) -> Any:
-        raise RuntimeError(f"the compiled loop of additive attention has no second derivatives; {_ANOTHER_PATH}")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, upstream: Tensor, *given: Any) -> tuple[Any, Any]:
-        each = [_slopes(one, *given) for one in upstream.unbind(in_dims[0])]
-        found = tuple(None if same[0] is None else torch.stack(same) for same in zip(*each, strict=True))
-        return found, tuple(None if one is None else 0 for one in found)
-
-
-def _slopes(
-    given: Tensor,
-    query: Tensor,
-    key: Tensor,
-    vector: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    keep: Tensor | None,
-    kept: Tensor | None,
-    context: Tensor,
-    logarithms: Tensor,
-    sizes: _Sizes,
-    scale: float,
-    dropout: float,
-    learned: bool,
-) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key, vector and value, and of the bias where it is learned."""
-    a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
-    into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
-    into_vector = v.new_zeros(sizes.batch * sizes.key_heads, len(v))
-    into_bias = bias.new_zeros(bias.shape) if bias is not None and learned else None
-    # A bias that serves several items gets gradients from all of them: by one thread.
-    shared = into_bias is not None and (into_bias.shape[0] < sizes.batch or into_bias.shape[1] < sizes.heads)
-    sizes.threads = 1 if shared else torch.get_num_threads()
-    sizes.into_bias = _steps(into_bias, (sizes.batch, sizes.heads, sizes.queries, sizes.keys))
-    run = additive.loop("additive_attend", "backward", query.dtype)
-    assert run is not None
-    run(
-        *(ctypes.addressof(sizes), scale, dropout),
-        *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms, g),
-        *additive.addresses(into_query, into_key, into_vector, into_value, into_bias),
-    )
-    width = vector.shape[0]
-    return (
-        into_query[..., :width],
-        into_key[..., :width],
-        into_vector.sum(0)[:width].mul_(2),  # the gradients of a query's scores add up to 0
-        into_value[..., : value.shape[-1]],
-        into_bias,
-    )
+        query, key, vector, value, bias, keep, kept, context, logarithms = ctx.saved_tensors
+        (given,) = as_numbers("additive attention's compiled loop", given)
+        sizes: _Sizes = ctx.sizes
+        a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
+        into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
+        into_vector = v.new_zeros(sizes.batch * sizes.key_heads, len(v))
+        into_bias = bias.new_zeros(bias.shape) if bias is not None and ctx.needs_input_grad[4] else None
+        # A bias that serves several items gets gradients from all of them: by one thread.
+        shared = into_bias is not None and (into_bias.shape[0] < sizes.batch or into_bias.shape[1] < sizes.heads)
+        sizes.threads = 1 if shared else torch.get_num_threads()
+        sizes.into_bias = _steps(into_bias, (sizes.batch, sizes.heads, sizes.queries, sizes.keys))
+        run = additive.loop("additive_attend", "backward", query.dtype)
+        assert run is not None
+        run(
+            *(ctypes.addressof(sizes), ctx.scale, ctx.dropout),
+            *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms, g),
+            *additive.addresses(into_query, into_key, into_vector, into_value, into_bias),
+        )
+        width = vector.shape[0]
+        return (
+            into_query[..., :width],
+            into_key[..., :width],
+            into_vector.sum(0)[:width].mul_(2),  # the gradients of a query's scores add up to 0
+            into_value[..., : value.shape[-1]],
+            into_bias,
+            *(None,) * 5,
+        )
 
 
 def _steps(of_pairs: Tensor | None, table: tuple[int, ...]) -> Any:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.kernels import compiler, matrix
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.calls import are_numbers, is_plain
 from regard.kernels.once import none_of, once
 
@@ -97,6 +98,7 @@ class _Read(torch.autograd.Function):
         return pair
 
     @staticmethod
+    @one_at_a_time
     @once("general attention over each item's own keys; a step at a time has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         _, weight, values, places, counts, lengths, asked, weights, pair = ctx.saved_tensors

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels import dropout as dropouts
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.once import once
 from regard.kernels.sdpa import fused, prepared, ungrouped
 
@@ -104,9 +106,11 @@ class _Blocked(torch.autograd.Function):
         return context
 
     @staticmethod
+    @one_at_a_time
     @once("attention by blocks; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context = ctx.saved_tensors
+        (upstream,) = as_numbers("attention by blocks", upstream)
         call: _Call = ctx.call
         to_query, to_key, to_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         to_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None

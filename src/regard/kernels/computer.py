@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.computer_backwards import Backwards
 from regard.kernels.computer_forwards import Forwards, Layout
 from regard.kernels.once import once
@@ -60,9 +62,11 @@ class _Computer(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
+    @one_at_a_time
     @once("a computer over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
+        upstream = as_numbers("a computer over a whole sequence", *upstream)
         with np.errstate(all="ignore"):
             gradients = Backwards(ctx.run).gradients(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.kernels import compiler, matrix
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.calls import are_numbers, is_plain
 from regard.kernels.once import none_of, once
 from regard.kernels.pages import in_large_pages
@@ -136,6 +137,7 @@ class _CrossEntropy(torch.autograd.Function):
         return losses.sum(), right
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, none = ctx.saved_tensors
         return times_upstream(gradient, none, upstream), None, None, None, None
@@ -166,6 +168,7 @@ class _OfVocabulary(torch.autograd.Function):
         return losses.sum(), right
 
     @staticmethod
+    @one_at_a_time
     @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradient, to_bias, features, weight, _ = ctx.saved_tensors

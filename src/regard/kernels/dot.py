@@ -18,12 +18,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels import compiler, dot_draws, half
-from regard.kernels.calls import is_plain
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers, is_plain
+from regard.kernels.once import once
 from regard.kernels.views import NO_VIEW, spread, view
 
 _FAR = 2**40  # a window beyond all keys
 NO_DIRECTIONS = False, False
-_ANOTHER_PATH = "attend(…, refocus=[lambda weights: weights]) takes a path that has them"
 _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -237,35 +238,14 @@ class _Dot(torch.autograd.Function):
         return context
 
     @staticmethod
+    @one_at_a_time
+    @once("the compiled loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = tuple(ctx.needs_input_grad[:4])
-        given = (upstream, *ctx.saved_tensors, wanted, ctx.call)
-        # Somebody may want to differentiate these, or has many gradients come from above at once.
-        watched = torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None
-        found = iter(_Slopes.apply(*given) if watched else _slopes(*given))
-        return *(next(found) if asked else None for asked in wanted), None, None
-
-
-class _Slopes(torch.autograd.Function):
-    """The way back as an operation of its own, which is mapped item by item and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(*given: Any) -> tuple[Tensor, ...]:
-        return _slopes(*given)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> Any:
-        raise RuntimeError(f"the compiled loop of dot products has no second derivatives; {_ANOTHER_PATH}")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, upstream: Tensor, *given: Any) -> tuple[Any, Any]:
-        each = [_slopes(one, *given) for one in upstream.unbind(in_dims[0])]
-        found = tuple(torch.stack(same) for same in zip(*each, strict=True))
-        return found, (0,) * len(found)
+        query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
+        (upstream,) = as_numbers("the compiled loop of dot products", upstream)
+        wanted = ctx.needs_input_grad[:4]
+        found = _slopes(upstream, query, key, value, bias, keep, context, normalizer, wanted, ctx.call)
+        return *found, None, None
 
 
 def _slopes(
@@ -279,27 +259,20 @@ def _slopes(
     normalizer: Tensor,
     wanted: tuple[bool, ...],
     call: _Call,
-) -> tuple[Tensor, ...]:
-    """The gradients that are wanted of query, key, value and bias."""
-    upstream = upstream.resolve_neg()
-    try:
-        above = view(upstream)
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"the compiled loop of dot products has no batches of gradients (is_grads_batched=True); {_ANOTHER_PATH}"
-        ) from error
+) -> tuple[Tensor | None, ...]:
+    """The gradients of query, key, value and bias, None of what is not wanted."""
     three = [
         one.new_empty(one.shape) if asked else None for one, asked in zip((query, key, value), wanted, strict=False)
     ]
     whole = bias is not None and bias.numel() == query.shape[:-1].numel() * key.shape[-2]  # it's not added to
     to_bias = (bias.new_empty if whole else bias.new_zeros)(bias.shape) if bias is not None and wanted[3] else None
     numbers, held = _numbers(query, key, value, bias, keep, call)
-    numbers += [context.data_ptr(), normalizer.data_ptr(), *above]
+    numbers += [context.data_ptr(), normalizer.data_ptr(), *view(upstream)]
     numbers += [0 if one is None else one.data_ptr() for one in three]
     numbers += [*spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
     _run("backward", query, numbers, call.scale)
     del held
-    return tuple(one for one in (*three, to_bias) if one is not None)
+    return *three, to_bias
 
 
 def _forward(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.kernels import compiler
 from regard.kernels.again import apart
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.calls import is_plain
 
 _LEAST = 2**22
@@ -79,6 +80,7 @@ class _Scores(torch.autograd.Function):
         return made
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted

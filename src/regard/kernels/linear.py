@@ -16,7 +16,8 @@ from torch import Tensor
 
 from regard.kernels import compiler, linear_parts
 from regard.kernels.again import apart
-from regard.kernels.calls import is_real
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers, is_real
 from regard.kernels.linear_parts import CHUNK, Call, Made
 
 # --- torch's own operations -----------------------------------------------------------------------------------------
@@ -158,8 +159,10 @@ class _Read(torch.autograd.Function):
         return made.context, made.memory, made.finite
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, given: Tensor | None, given_memory: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         query, key, value, memory, keep, context, total = ctx.saved_tensors
+        given, given_memory = as_numbers("linear attention", given, given_memory)
         call = Call(query, key, value, memory, keep, ctx.causal, ctx.elu)
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             query, key, value, memory = apart(query, key, value, memory)

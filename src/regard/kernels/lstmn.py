@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.once import none_of, once
 
 
@@ -101,11 +103,12 @@ class _Run(torch.autograd.Function):
         return tape[:, slots:].clone(), keys[:, slots:].clone(), last.clone()
 
     @staticmethod
+    @one_at_a_time
     @once("an LSTMN over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, _ = ctx.saved_tensors
         batch, time, slots, width, attention = ctx.sizes
-        above, above_key, above_read = upstream
+        above, above_key, above_read = as_numbers("an LSTMN over a whole sequence", *upstream)
         entering = torch.empty_like(gates)  # to the gates' sums
         asking = torch.empty_like(queries)  # to the queries
         into = torch.zeros_like(read).transpose(0, 1).contiguous()  # to what was read, batch first

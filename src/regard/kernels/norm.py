@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.kernels import compiler
 from regard.kernels.again import apart
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.calls import are_numbers, is_plain, is_real
 from regard.kernels.hooked import is_hooked
 
@@ -103,6 +104,7 @@ class _Norm(torch.autograd.Function):
         return given[0].view_as(given[0]) if summed is None else summed, normed
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, past: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
         *given, summed, means, scales = ctx.saved_tensors
         if above is None:

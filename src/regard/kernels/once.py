@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.batches import Unpacked
+
 Backward = Callable[..., Any]
 
 
@@ -29,7 +31,7 @@ def once(what: str) -> Callable[[Backward], Backward]:
         def wrapped(ctx: Any, *upstream: Tensor | None) -> Any:
             if not torch.is_grad_enabled():
                 return backward(ctx, *upstream)
-            unpacked = _Unpacked(ctx)
+            unpacked = Unpacked(ctx)
             with torch.no_grad():
                 gradients = backward(unpacked, *upstream)
             each = gradients if isinstance(gradients, tuple) else (gradients,)
@@ -45,16 +47,6 @@ def once(what: str) -> Callable[[Backward], Backward]:
 def none_of(*given: Float[Tensor, " _ *_"]) -> Float[Tensor, " 0"]:
     """Not one of their numbers: it holds no memory, and still depends on them. Made before the function is applied."""
     return torch.cat([one[:0].flatten() for one in given])
-
-
-class _Unpacked:
-    """A context whose saved tensors are asked for once: a checkpoint makes them for one question alone."""
-
-    def __init__(self, ctx: Any) -> None:
-        self._ctx, self.saved_tensors = ctx, ctx.saved_tensors
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ctx, name)
 
 
 class _Refusing(torch.autograd.Function):

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels import compiler
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.calls import are_numbers, is_plain
 
 _NAME = "self_attention"
@@ -100,6 +101,7 @@ class _Attention(torch.autograd.Function):
         return context
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None, None]:
         made, context, statistics = ctx.saved_tensors
         create = torch.is_grad_enabled()

@@ -14,6 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels.arrays import Array, inverse_length, softmax, softmax_back
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.cell import Cell, CellStep
 from regard.kernels.once import once
 
@@ -117,9 +119,11 @@ class _Machine(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
+    @one_at_a_time
     @once("a machine over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
+        upstream = as_numbers("a machine over a whole sequence", *upstream)
         with np.errstate(over="ignore", invalid="ignore"):
             gradients = ctx.run.backwards(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients), None, None

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.kernels.batches import one_at_a_time
+from regard.kernels.calls import as_numbers
 from regard.kernels.once import once
 from regard.kernels.sdpa import prepared, ungrouped
 
@@ -105,9 +107,11 @@ class _Windowed(torch.autograd.Function):
         return context
 
     @staticmethod
+    @one_at_a_time
     @once("attention over a window; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cut: _Cut = ctx.cut
+        (upstream,) = as_numbers("attention over a window", upstream)
         query, key, value, context = (tensor.flatten(0, 1) for tensor in ctx.saved_tensors)
         mask = cut.mask(query)
         slopes = [torch.empty_like(tensor) for tensor in (query, key, value)]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
 from regard.kernels import cross_entropy as kernel
+from regard.kernels.batches import one_at_a_time
 from regard.kernels.once import none_of
 
 IGNORED = -100
@@ -144,6 +145,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return torch.where(kept, loss, 0).sum()
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, none = ctx.saved_tensors
         return kernel.times_upstream(gradient, none, upstream), None, None, None, None
