@@ -13,12 +13,23 @@ from regard.attention.checks import are_real, checked_bias, checked_dropout, che
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.score import Additive, Bound, Cosine, Dot, DotProduct, Prepared, ScaledDot, Score, scores
+from regard.attention.score import (
+    Additive,
+    Bound,
+    Cosine,
+    Dot,
+    DotProduct,
+    LocationAware,
+    Prepared,
+    ScaledDot,
+    Score,
+    scores,
+)
 from regard.attention.seen import Apart, Seen, apart, conjuncts, seen
 from regard.errors import ConfigError, MaskError
 from regard.kernels import additive_attend, dispatch, dot, dot_look, rows
 from regard.kernels.calls import is_plain, is_real
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 
 ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
@@ -174,7 +185,7 @@ class Call(NamedTuple):
         heard = is_hooked(self.score, normalizer)
         facts = dispatch.Facts(
             names=self.names,
-            is_dot=self.score.is_dot,
+            is_dot=self._is_dot(),
             is_linear=linear,
             additive=additive,
             rows=rows,
@@ -290,9 +301,16 @@ class Call(NamedTuple):
             drawn = drawn.squeeze(1)
         return drawn
 
+    def _is_dot(self) -> bool:
+        """Whether scores are the products of what `dot_form` gives: a subclass may make others of them."""
+        # Asked at each call, so in few; what lies on the score itself is heard.
+        return isinstance(self.score, DotProduct) and type(self.score).forward is DotProduct.forward
+
     def is_linear(self) -> bool:
         """A product of feature maps over its sum, under a mask that needs no queries × keys."""
         if not isinstance(self.score, Linear) or type(self.normalizer) is not Sum:
+            return False
+        if not does_as(self.score, Linear, methods=("prepare", "dot_form", "forward")):  # its products may be others
             return False
         square = self.sizes.queries == self.sizes.keys
         known = all(
@@ -310,6 +328,10 @@ class Call(NamedTuple):
     def reads_in_a_loop(self) -> bool:
         """Whether so many additive scores are weighed and read as they are made, in a compiled loop."""
         if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
+            return False
+        if not does_as(self.score, Additive) and not does_as(
+            self.score, LocationAware, methods=("pair_form", "forward")
+        ):  # a subclass's scores may be others than its pairs say
             return False
         if is_hooked(self.score, self.normalizer) or not are_real(self.compared(), self.value, self.bias):
             return False

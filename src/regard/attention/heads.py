@@ -248,6 +248,9 @@ class SelfHeads(Heads):
 
     def among(self, x: Float[Tensor, "batch positions dim"], sight: Sight) -> Attended:
         """What `project` and a call of the module give, where the positions look at each other alone."""
+        if type(self).project is not SelfHeads.project or "project" in vars(self):
+            looked: Attended = self(*self.project(x, sight.turn), sight)
+            return looked
         made = self.inputs(x)
         causal = self._together(made, sight)
         if causal is None:

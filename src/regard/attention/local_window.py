@@ -19,10 +19,21 @@ from regard.attention.functional import check_width, wide
 from regard.attention.masks import Mask, MaskLike, Sizes, around, as_mask, padding
 from regard.attention.normalize import Normalizer, is_softmax
 from regard.attention.refocus import gaussian_window
-from regard.attention.score import Additive, Bound, Dot, DotProduct, General, Location, Prepared, ScaledDot, Score
+from regard.attention.score import (
+    Additive,
+    Bound,
+    Dot,
+    DotProduct,
+    General,
+    Location,
+    LocationAware,
+    Prepared,
+    ScaledDot,
+    Score,
+)
 from regard.kernels import local, local_softmax, rows
 from regard.kernels.calls import is_plain, is_real
-from regard.kernels.hooked import is_hooked
+from regard.kernels.hooked import does_as, is_hooked
 
 _FARTHEST = 2**18
 """Up to so many keys a center in float32 is exact to a small part of a position."""
@@ -94,6 +105,8 @@ def against(
         return "an axis has size 0, or types differ"
     if not isinstance(score, DotProduct | Location | Additive):
         return "the score may look beyond the window"
+    if not isinstance(score, Location) and not does_as(score, DotProduct, Additive, LocationAware):
+        return "the score has a `forward` of its own, which may look beyond the window: it is called with all keys"
     keys = plain.shape[1]
     if is_hooked(score):
         return "somebody listens to the score (a hook, say): it is called once, with all keys"
