@@ -1,6 +1,7 @@
 import json
 import math
 import random
+import shlex
 import signal
 
 import numpy
@@ -252,13 +253,15 @@ def test_weights_that_an_update_made_infinite_are_not_saved(tmp_path):
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, code):
-    before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match=f"after step 5; .*--resume {tmp_path}") as stopped:
-        run_tiny(tmp_path, signal_at=5, number=number, save_every=None, validate_every=None)
+    """The folder's name, too, may be copied into a shell."""
+    before, run = signal.getsignal(number), tmp_path / "my run; it's"
+    with pytest.raises(Interrupted, match="after step 5; ") as stopped:
+        run_tiny(run, signal_at=5, number=number, save_every=None, validate_every=None)
+    assert shlex.split(str(stopped.value))[-4:] == ["regard", "train", "--resume", str(run)]
     assert stopped.value.exit_code == code
-    assert [path.name for path in checkpoints(tmp_path / "checkpoints")] == ["step-00000005"]
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["step-00000005"]
     assert signal.getsignal(number) is before
-    assert not (tmp_path / "results.json").exists()
+    assert not (run / "results.json").exists()
 
 
 def test_bf16_computes_in_bf16_and_keeps_fp32_weights(tmp_path):

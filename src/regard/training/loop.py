@@ -1,6 +1,7 @@
 """The training loop: update, write down, validate, save; stop at a bound, when nothing improves, or when asked to."""
 
 import contextlib
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -148,10 +149,8 @@ def train(
                 save()
             if received:
                 save()
-                raise Interrupted(
-                    f"Stopped after step {place.step}; its place is saved. To go on: regard train --resume {run.path}",
-                    received,
-                )
+                again = f"regard train --resume {shlex.quote(str(run.path))}"
+                raise Interrupted(f"Stopped after step {place.step}; its place is saved. To go on: {again}", received)
 
         results = _results(place, ended, model, settings, seed, processes)
         if processes.first:
