@@ -59,11 +59,19 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["."], 2, ".: is a folder; a file of stories is expected"),
         (["--story", "nowhere.txt", "--question", "Where?"], 1, "nowhere.txt: no such file"),
         (["--story", ".", "--question", "Where?"], 1, ". is a folder"),
-        (["-"], 1, "standard input: there is no story"),
     ],
 )
 def test_what_cannot_be_answered_is_told(regard, trained, arguments, code, told):
     assert told in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
+
+
+@pytest.mark.parametrize("given", [b"", b"\n \n", b"1 Mary went to the garden.\n"])
+def test_no_question_in_is_no_line_out(regard, trained, tmp_path, given):
+    """B15: an empty file, blank lines, a story that asks nothing: nothing is written, and the exit code is 0."""
+    path = tmp_path / "stories.txt"
+    path.write_bytes(given)
+    for told in (regard("answer", trained, path), regard("answer", trained, "-", "--format", "jsonl", stdin=given)):
+        assert told.stdout == "" and told.stderr == ""
 
 
 def test_a_bad_line_of_standard_input_is_named(regard, trained):

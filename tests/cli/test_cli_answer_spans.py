@@ -93,12 +93,28 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["--story", "Ben left."], 1, "there is no question"),
         ([], 2, "name a file of stories"),
         (["nowhere.json"], 2, "nowhere.json: no such file"),
-        (["-"], 1, "standard input: there is no story"),
+        (["bad.json"], 1, "bad.json: this is not JSON"),
         (["--story", "Ben left. " * 5000, "--question", "Who?"], 1, "15000 words, and at most 10000"),
     ],
 )
-def test_what_cannot_be_answered_is_told(regard, trained, arguments, code, told):
+def test_what_cannot_be_answered_is_told(regard, trained, tmp_path, monkeypatch, arguments, code, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("{")
     assert told in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("-", ""), ("stories.txt", ""), ("stories.txt", "1 Ben left.\n"), ("a.json", ""), ("a.json", '{"data": []}')],
+)
+def test_no_question_in_is_no_line_out(regard, trained, tmp_path, monkeypatch, name, given):
+    """B15: nothing is written, and the exit code is 0; to train on it is an error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(given)
+    told = regard("answer", trained, name, stdin=given)
+    assert told.stdout == "" and told.stderr == ""
+    if name == "a.json":
+        assert "a.json: " in regard("train", "reading", "--data", name, "--run", "run", code=1).stderr
 
 
 def test_evaluate_and_show(regard, trained, file, tmp_path):

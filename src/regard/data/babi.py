@@ -59,10 +59,11 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
     """The stories of some lines; `origin` is what errors call them. Blank lines are left out.
 
     Raises:
-        DataError: a line is not in the form, or there is no story.
+        DataError: a line is not in the form, or there is no story to learn from; where questions are only asked, no
+            line in is no story out.
     """
     story: list[Line] = []
-    begun, count = "", 0
+    begun = ""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -79,11 +80,12 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
                 f"{place}: it has the number {told}; expected {expected}" + (", or 1 for a new story" if story else "")
             )
         if not story:
-            begun, count = place, count + 1
+            begun = place
         story.append(_line(found[2], story, place, answered))
-    if not count:
+    if story:
+        yield Story(tuple(story), begun)
+    elif answered:
         raise DataError(f"{origin}: there is no story in it; {_FORM}")
-    yield Story(tuple(story), begun)
 
 
 def _line(text: str, before: list[Line], place: str, answered: bool) -> Line:

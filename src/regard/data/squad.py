@@ -25,14 +25,18 @@ def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
 
     Args:
         path: the file.
-        told: whether every question must have an answer, or be said to have none; else answers are not looked at.
+        told: whether every question must have an answer, or be said to have none; else answers are not looked at, and
+            a file without a question, or without anything, has none to answer.
 
     Raises:
         DataError: the file is not in the form; it names file, article and question.
     """
+    # Line by line: JSON knows no breaks within a string, and so a file's own are no part of any text.
+    text = "\n".join(iterate_lines(path))
+    if not told and not text.strip():
+        return []
     try:
-        # Line by line: JSON knows no breaks within a string, and so a file's own are no part of any text.
-        tree = json.loads("\n".join(iterate_lines(path)))
+        tree = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: this is not JSON ({error}); questions in the form of SQuAD are expected") from error
     if isinstance(tree, dict) and "data" not in tree:
@@ -40,7 +44,7 @@ def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
     seen: set[str] = set()
     contexts = [list(one) for one in _contexts(tree, str(path), told, seen)]
     found = [one for one in contexts if one]
-    if not found:
+    if told and not found:
         raise DataError(f"{path}: there is no question in it")
     return found
 
