@@ -159,3 +159,17 @@ def test_what_is_wrong_is_told(regard, tmp_path, given, told):
 def test_a_run_of_another_task_is_refused(regard, trained):
     assert "needs one of language" in regard("write", trained, "a", code=2).stderr
     assert "needs one of translation" in regard("translate", trained, "a", code=2).stderr
+
+
+def test_counts_are_news_and_an_empty_file_of_a_label_is_a_warning(regard, files, tmp_path):
+    """News are silent under --quiet, and never look like a warning."""
+    (tmp_path / "none.txt").write_text("\n \n")
+    given = [f"data.files.{label}={files / label}.txt" for label in ("good", "bad")]
+    given += [f"data.files.mixed={tmp_path / 'none.txt'}", "--threads", 1, *TINY, "training.steps=1"]
+    told = regard("train", "classification", *given, "--run", tmp_path / "loud").stderr
+    assert "sentences; in training: bad " in told and "warning: " not in told.replace("warning: " + str(tmp_path), "")
+    warned = f"warning: {tmp_path / 'none.txt'} has no sentence of the label 'mixed': it is empty, or of blank lines "
+    assert warned + "alone; that label is not learned\n" in told
+    quiet = regard("train", "classification", *given, "--run", tmp_path / "quiet", "--quiet").stderr
+    assert quiet == warned + "alone; that label is not learned\n"
+    assert json.loads((tmp_path / "quiet" / "tokenizers" / "labels.json").read_text()) == ["bad", "good"]

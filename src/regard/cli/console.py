@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from regard.data.news import News
 from regard.errors import DataError
 
 _STEERING = {
@@ -105,6 +106,14 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A warning, on standard error; shown under --quiet too."""
     _tell(f"warning: {text}")
+
+
+def notice(text: str) -> None:
+    """What reading data tells: a warning, unless it is only news."""
+    if isinstance(text, News):
+        say(text)
+    else:
+        warn(text)
 
 
 def complain(text: str) -> None:

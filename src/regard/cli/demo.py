@@ -10,7 +10,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import Threads, command
-from regard.cli.console import colored, out, progress, say, warn
+from regard.cli.console import colored, notice, out, progress, say
 
 To = Annotated[Literal["fr", "zh", "de", "es"], typer.Option("--to", help="Language that English is translated to.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")]
@@ -41,7 +41,7 @@ def demo(
     say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes two to three minutes.")
     from regard.tasks import demo as task
 
-    done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=warn)
+    done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=notice)
 
     measures, baselines = done.evaluation.measures, done.evaluation.baselines
     out(f"exact match on {done.evaluation.items} phrases never seen: {measures['exact']:.3f}")

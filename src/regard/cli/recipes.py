@@ -9,7 +9,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command, whole_numbers
-from regard.cli.console import colored, out, progress, say, table, warn
+from regard.cli.console import colored, notice, out, progress, say, table, warn
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def reproduce(
     for seed in numbers:
         say(f"seed {seed}:")
         done = run_recipe(
-            recipe, folder / f"seed-{seed}", seed=seed, data=data, threads=threads, progress=progress(), say=warn
+            recipe, folder / f"seed-{seed}", seed=seed, data=data, threads=threads, progress=progress(), say=notice
         )
         for note in done.evaluation.notes:
             warn(note)

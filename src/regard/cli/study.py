@@ -8,7 +8,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import FAILED, Threads, command, whole_numbers
-from regard.cli.console import colored, out, progress, say, table, warn
+from regard.cli.console import colored, notice, out, progress, say, table, warn
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _run(
 
     say(f"{found.title}: {len(rows) * len(seeds)} runs, about {found.minutes:g} minutes each.")
     outcomes = run_study(
-        found, folder, seeds=seeds, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=warn
+        found, folder, seeds=seeds, rows=rows, data=data, threads=threads, progress=progress(), say=say, warn=notice
     )
     out(table(*cells(found, outcomes, lang)))
     written = [

@@ -9,7 +9,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import INTERRUPTED, Seed, Threads, command
-from regard.cli.console import complain, out, progress, say, warn
+from regard.cli.console import complain, notice, out, progress, say
 from regard.errors import ConfigError
 
 What = Annotated[
@@ -108,7 +108,7 @@ def train(
     if is_first():
         say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
     try:
-        results = fit(checked, folder, resume=resume is not None, progress=progress(), say=warn)
+        results = fit(checked, folder, resume=resume is not None, progress=progress(), say=notice)
     except KeyboardInterrupt as stop:  # before the first update; afterwards training saves its place and says so itself
         complain(f"stopped. Go on with: regard train --resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from stop

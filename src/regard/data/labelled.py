@@ -54,6 +54,16 @@ def read_labelled(settings: LabelledSettings) -> list[Labelled]:
     return kept
 
 
+def without_a_sentence(settings: LabelledSettings, sentences: Collection[Labelled]) -> list[str]:
+    """In words: the files of a label in which there is no sentence."""
+    filled = {one.label for one in sentences}
+    return [
+        f"{path} has no sentence of the label {quoted(label.strip())}: it is empty, or of blank lines alone"
+        for label, path in (settings.files or {}).items()
+        if label.strip() not in filled
+    ]
+
+
 def labels_of(sentences: list[Labelled]) -> list[str]:
     """The labels that occur, in alphabetical order.
 

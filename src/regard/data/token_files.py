@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.data.documents import Line, files_of, origin_of
 from regard.data.held_out import PARTS, iterate_parts, measured, refuse_blank, size_of, vocabulary_lines
+from regard.data.news import News
 from regard.data.settings import Part
 from regard.data.stream import Stream, narrowest, pieces_of
 from regard.data.stream_settings import LanguageData
@@ -92,7 +93,7 @@ def _made(folder: Path, settings: LanguageData, tokenizer: Tokenizer | None, say
     """Make the folder, or go on with it; to be called by one process at a time."""
     state = _begun(folder, settings)
     if state is None:
-        say(f"{folder}: the text is counted and its vocabulary learned")
+        say(News(f"{folder}: the text is counted and its vocabulary learned"))
         total = measured(settings)
         made = tokenizer or train_tokenizer(
             settings.tokenizer, vocabulary_lines(settings, total), settings.vocabulary_size, lower=settings.lower
@@ -134,7 +135,7 @@ class _Maker:
                 if time.monotonic() - saved >= SECONDS:
                     self._write(files, number + 1)
                     pieces = sum(one.pieces for one in state.parts.values())
-                    self.say(f"{self.folder}: {pieces:,} pieces, {min(1.0, done / max(1, state.total)):.0%}")
+                    self.say(News(f"{self.folder}: {pieces:,} pieces, {min(1.0, done / max(1, state.total)):.0%}"))
                     saved = time.monotonic()
             refuse_blank(self.settings, state.total, {name: self.state.parts[name].texts for name in PARTS})
             for name in PARTS:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.labelled import Labelled, labels_of, none_for, part_of, read_labelled
+from regard.data.labelled import Labelled, labels_of, none_for, part_of, read_labelled, without_a_sentence
 from regard.data.labelled_settings import ClassificationData
+from regard.data.news import News
 from regard.data.sentences import SentenceBatches
 from regard.data.settings import Part
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
@@ -81,7 +82,10 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
         say: told how many there are and what was cut.
     """
     data = settings.data
-    parts = split(read_labelled(data), data)
+    sentences = read_labelled(data)
+    for file in without_a_sentence(data, sentences):
+        say(f"{file}; that label is not learned")
+    parts = split(sentences, data)
     training = parts["training"]
     if saved is None:
         tokenizer = train_tokenizer(
@@ -90,8 +94,9 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
         labels = labels_of(training)
     else:
         tokenizer, labels = load_tokenizer(saved), load_labels(saved)
-    counts = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
-    say(f"{' + '.join(f'{len(held)} {name}' for name, held in parts.items())} sentences; in training: {counts}")
+    counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
+    of_each = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
+    say(News(f"{counts} sentences; in training: {of_each}"))
 
     def batches(held: list[Labelled], tokens: int) -> SentenceBatches:
         ids = [tokenizer.encode(one.text).ids for one in held]

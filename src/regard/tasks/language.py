@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.data.news import News
 from regard.data.settings import Part
 from regard.data.stream import Stream, WindowBatch, WindowBatches
 from regard.data.stream_settings import TestedText
@@ -68,7 +69,7 @@ def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], N
     parts: tuple[Part, ...] = ("training", "validation")
     tokenizer, streams = read_streams(data, known, say, parts)
     for part in parts:
-        say(f"{part}: {_counted(streams[part])}")
+        say(News(f"{part}: {_counted(streams[part])}"))
     batches = WindowBatches(streams["training"].ids, data.window, data.batch, settings.seed)
     return Text(tokenizer, batches, streams["validation"])
 

@@ -16,6 +16,7 @@ from torch import nn
 from regard.data.lines import read_lines
 from regard.data.masked import MaskedBatch, MaskedBatches, read_text, stream_of
 from regard.data.masked_settings import NAMED, Masking, TestedGaps
+from regard.data.news import News
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.vocabulary import END, UNKNOWN
 from regard.errors import ConfigError, DataError
@@ -62,7 +63,7 @@ def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], Non
         tokenizer = load_tokenizer(saved)
     streams = {name: stream_of(parts[name], tokenizer) for name in ("training", "validation")}
     for name, stream in streams.items():
-        say(f"{name}: {_counted(stream)}")
+        say(News(f"{name}: {_counted(stream)}"))
     batches = MaskedBatches(streams["training"], data.window, data.batch, data.masking, len(tokenizer), settings.seed)
     return Text(tokenizer, batches, gaps(settings, data.asked, streams["validation"], len(tokenizer)))
 

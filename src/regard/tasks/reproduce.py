@@ -53,7 +53,7 @@ def reproduce(
         data: the folder of the experiment's data files.
         threads: to compute with, in place of the settings' own.
         progress: see `training.loop.train`.
-        say: told what was noticed in the data.
+        say: told what was noticed in the data, see `fit`.
     """
     began = time.monotonic()
     settings, test = settled(experiment, seed, data, threads), tested(experiment, data)

@@ -8,6 +8,7 @@ from pathlib import Path
 from regard.data.conllu import TaggedSentence, read_conllu
 from regard.data.conllu_settings import NAMED, TaggingData
 from regard.data.labelled import none_for, part_of
+from regard.data.news import News
 from regard.data.settings import Part
 from regard.data.tagged import UNTAGGED, TaggedBatches
 from regard.data.word_features import WordFeatures
@@ -140,10 +141,8 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
         features, tags = WordFeatures.train(words, least=data.least, affix=data.affix), Tags.of(training)
     else:
         features, tags = WordFeatures.load(saved), Tags.load(saved)
-    say(
-        f"{' + '.join(f'{len(held)} {name}' for name, held in parts.items())} sentences; "
-        f"{len(tags.names)} tags, {len(features):,} features of words"
-    )
+    counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
+    say(News(f"{counts} sentences; {len(tags.names)} tags, {len(features):,} features of words"))
 
     def batches(held: list[TaggedSentence], tokens: int) -> TaggedBatches:
         if cut := sum(len(one.words) > data.max_length for one in held):
