@@ -3,6 +3,6 @@
 #include "dot_ways.hpp"
 
 REGARD_DOT(bfloat16, dot::Brain, float)
-#ifdef __FLT16_MAX__
+#ifdef REGARD_FLOAT16
 REGARD_DOT(float16, _Float16, float)
 #endif

@@ -4,6 +4,11 @@
 
 #include "dot_call.hpp"
 
+// GCC before 13 says on ARM how large such numbers are, and has none in C++.
+#if defined(__FLT16_MAX__) && !(defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13)
+#define REGARD_FLOAT16
+#endif
+
 namespace dot {
 
 struct Brain {  // bfloat16
@@ -25,7 +30,7 @@ inline void put(float x, Brain& to) {  // to the nearest, ties to even
     std::memcpy(&bits, &x, sizeof bits);
     to.bits = uint16_t(x != x ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-#ifdef __FLT16_MAX__
+#ifdef REGARD_FLOAT16
 inline float number(_Float16 x) { return float(x); }
 inline void put(float x, _Float16& to) { to = _Float16(x); }
 #endif
