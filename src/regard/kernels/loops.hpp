@@ -58,10 +58,15 @@ void share(int64_t size, int64_t step, int64_t threads, int64_t cost, const Work
 
 // --- vectors --------------------------------------------------------------------------------------------------------
 
-#ifdef __AVX512F__
+// No wider than the processor's: GCC keeps wider ones in memory, where dot products took twelve times as long.
+#if defined(__AVX512F__)
 constexpr int kBytes = 64, kRegisters = 32;
-#else
+#elif defined(__AVX__)
 constexpr int kBytes = 32, kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kBytes = 16, kRegisters = 32;
+#else
+constexpr int kBytes = 16, kRegisters = 16;
 #endif
 
 template <typename T>
