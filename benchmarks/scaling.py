@@ -25,7 +25,7 @@ import torch
 
 from regard.files import replacing
 from scaling_calls import KINDS, Made, Size
-from turns import machine
+from turns import end_with, machine
 
 HERE = Path(__file__).resolve()
 LENGTHS = [2**power for power in range(7, 17)]
@@ -231,9 +231,8 @@ def lines(told: Row, limit: float) -> Iterator[Row]:
     """What a process says, until it ends or its time does."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(told["threads"])}
     environment["THP_MEM_ALLOC_ENABLE"] = "1" if told["pages"] else "0"
-    child = subprocess.Popen(
-        [sys.executable, str(HERE), "--child", json.dumps(told)], stdout=subprocess.PIPE, text=True, env=environment
-    )
+    call = [sys.executable, str(HERE), "--child", json.dumps({**told, "parent": os.getpid()})]
+    child = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     timer = threading.Timer(limit, child.kill)
     timer.start()
     assert child.stdout is not None
@@ -373,7 +372,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     told = parser.parse_args(arguments)
     if told.child:
-        for row in run(json.loads(told.child)):
+        asked = json.loads(told.child)
+        end_with(asked["parent"])
+        for row in run(asked):
             print(json.dumps(row), flush=True)
         return
 

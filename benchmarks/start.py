@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rounds", type=int, default=9)
     given = parser.parse_args(arguments)
+    if given.rounds < 1:
+        parser.error("--rounds: one at least is needed for a median")
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in CALLS}
     for number in range(given.rounds + 1):
         for name in list(CALLS)[:: -1 if number % 2 else 1]:

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import platform
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ Sides = dict[str, Callable[[], Any]]
 
 def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
     """Median seconds of each side, of processor time and of the clock, after one round that is not counted."""
+    if rounds < 1:
+        raise SystemExit("--rounds: one at least is needed for a median")
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         # Every other round goes backwards: no side is always the one that follows a certain other.
@@ -38,11 +41,19 @@ def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def alone(make: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call gives in a child of this process; its `SystemExit` is raised here."""
+    """What a call gives in a child of this process; its `SystemExit` is raised here.
+
+    The child ends with this process, however that ends, and when the wait for it is broken off.
+
+    Raises:
+        EOFError: the child ended and gave nothing; it says how.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
+    parent = os.getpid()
 
     def made() -> None:
+        end_with(parent)
         try:
             theirs.send(make(*arguments))
         except SystemExit as end:
@@ -51,11 +62,36 @@ def alone(make: Callable[..., Any], *arguments: Any) -> Any:
     child = context.Process(target=made)
     child.start()
     theirs.close()  # a child that failed is then an end of file here, not a wait
-    given = ours.recv()
-    child.join()
+    try:
+        given = ours.recv()
+    except EOFError:
+        child.join()
+        raise EOFError(f"a row's process gave nothing; {_ending(child.exitcode or 0)}") from None
+    except BaseException:  # such as Ctrl-C, which need not have reached the child
+        child.kill()
+        raise
+    finally:
+        child.join()
+        ours.close()
     if isinstance(given, SystemExit):
         raise given
     return given
+
+
+def end_with(parent: int) -> None:
+    """Let this process be killed when its parent ends, where the system can: nobody would hear what it measures."""
+    if prctl := getattr(ctypes.CDLL(None), "prctl", None):
+        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
+
+
+def _ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"its exit code is {code}"
+    more = ", as the system does when memory ends" if -code == signal.SIGKILL else ""
+    return f"it was ended by signal {-code} ({signal.strsignal(-code)}){more}"
 
 
 def peak_mebibytes(side: Callable[[], Any]) -> float:
@@ -93,7 +129,9 @@ def machine() -> dict[str, Any]:
 
 
 def tell(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Print the rows as a table or, with the machine, as JSON."""
+    """Print the rows as a table or, with the machine, as JSON; none, where `--only` names none, is an error."""
+    if not rows:
+        raise SystemExit("--only: no row has that in its name")
     if as_json:
         print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
         return

@@ -2,7 +2,11 @@
 
 import importlib.util
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,8 +69,6 @@ def test_translating_beside_joeynmt(benchmarks, tmp_path, capsys):
 
 def test_a_row_has_a_process_of_its_own(benchmarks):
     """What it leaves behind is gone with it; how it ends is told here; one that dies is not waited for."""
-    import os
-
     from turns import alone
 
     here, left = os.getpid(), []
@@ -74,8 +76,62 @@ def test_a_row_has_a_process_of_its_own(benchmarks):
     assert left == []
     with pytest.raises(SystemExit, match="the two differ"):
         alone(sys.exit, "the two differ")
-    with pytest.raises(EOFError):
-        alone(os._exit, 1)
+    with pytest.raises(EOFError, match="its exit code is 7"):
+        alone(os._exit, 7)
+    with pytest.raises(EOFError, match="ended by signal 9 .*memory"):
+        alone(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert len(alone(lambda: b"x" * 2**24)) == 2**24  # more than a pipe holds
+
+
+def ends(process: int) -> bool:
+    """Whether a process ends within some seconds."""
+    status = Path(f"/proc/{process}/stat")
+    for _ in range(200):
+        try:
+            if (
+                status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+            ):  # its end is nobody's to ask for but its parent's
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+WAITING = """
+import os, time, turns
+def row():
+    def memory():
+        print(os.getppid(), os.getpid(), flush=True)
+        time.sleep(600)
+    turns.alone(memory)
+turns.alone(row)
+"""
+"""A row that sees its peak memory in a child of its own."""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for the end of a process's parent")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_row_outlives_the_benchmark(number):
+    """Ctrl-C that reaches the benchmark alone, and its death: the row's processes end, too."""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER)}
+    with subprocess.Popen([sys.executable, "-c", WAITING], env=environment, stdout=-1, stderr=-3, text=True) as child:
+        row, memory = map(int, child.stdout.readline().split())
+        child.send_signal(number)
+        assert child.wait(30) == -number
+        assert ends(row) and ends(memory)
+
+
+def test_rounds_and_rows_that_are_none_are_told(benchmarks):
+    import dot
+    import start
+
+    with pytest.raises(SystemExit, match="no row has that in its name"):
+        dot.main(["--quick", "--only", "nothing"])
+    with pytest.raises(SystemExit, match="one at least"):
+        dot.in_turns({}, rounds=0)
+    with pytest.raises(SystemExit):
+        start.main(["--rounds", "0"])
 
 
 def test_additive_attention_beside_the_broadcast(benchmarks, capsys):
