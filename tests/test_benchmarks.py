@@ -88,9 +88,7 @@ def ends(process: int) -> bool:
     status = Path(f"/proc/{process}/stat")
     for _ in range(200):
         try:
-            if (
-                status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
-            ):  # its end is nobody's to ask for but its parent's
+            if status.read_text().rsplit(")", 1)[1].split()[0] == "Z":  # ended; its parent has not asked how
                 return True
         except OSError:
             return True
