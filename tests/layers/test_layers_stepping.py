@@ -91,6 +91,22 @@ def test_the_step_comes_back_when_a_hook_is_gone(make, hook, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [stack, model])
+def test_a_weight_that_is_turned_round_where_it_lies_is_read_so(make, monkeypatch):
+    made = make()
+    text, other = Text(made, monkeypatch), Text(copy.deepcopy(made), monkeypatch)
+    text.next(), other.next()
+    for each in (made, other.made):
+        weight = (each if make is stack else each.stack).blocks[0].attention.output.weight
+        address = weight.data_ptr()
+        weight.data = weight.data.t()
+        assert weight.data_ptr() == address
+    stepping.forget(other.made)
+    assert text.next() and other.next()
+    kept = (text.state, other.state) if make is stack else (text.state.moving, other.state.moving)
+    assert torch.equal(kept[0].states, kept[1].states)
+
+
+@pytest.mark.parametrize("make", [stack, model])
 def test_one_of_two_hooks_is_heard_still(make, monkeypatch):
     made, heard = make(), []
     text = Text(made, monkeypatch)

@@ -173,6 +173,9 @@ class Steps:
         self._held = list(chain.from_iterable(map(dict.values, self._parameters)))
         self._weights = [tensor for tensor in self._held if tensor is not None]
         self._addresses = list(map(Tensor.data_ptr, self._weights))
+        # Only a square one fits where it lies when it is turned round.
+        self._square = [one for one in self._weights if one.ndim == 2 and one.shape[0] == one.shape[1]]
+        self._laid = list(map(Tensor.is_contiguous, self._square))
         self._shape = (len(blocks), 2, 1, 1, heads * width)
         self._of_states = (1, len(blocks), 2, key_heads, width)
 
@@ -193,7 +196,8 @@ class Steps:
         """Whether the weights are those that were looked up, and still lie where they lay."""
         now = list(chain.from_iterable(map(dict.values, self._parameters)))
         same = len(now) == len(self._held) and all(map(operator.is_, now, self._held))
-        return same and list(map(Tensor.data_ptr, self._weights)) == self._addresses
+        same = same and list(map(Tensor.data_ptr, self._weights)) == self._addresses
+        return same and list(map(Tensor.is_contiguous, self._square)) == self._laid
 
     def knows(self, word: int, position: int) -> bool:
         """Whether both have their rows: word 0 is padding, and others are for their layers to refuse."""
