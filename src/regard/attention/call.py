@@ -26,7 +26,7 @@ from regard.attention.score import (
     scores,
 )
 from regard.attention.seen import Apart, Seen, apart, conjuncts, seen
-from regard.errors import ConfigError, MaskError
+from regard.errors import ConfigError, MaskError, quoted
 from regard.kernels import additive_attend, dispatch, dot, dot_look, rows
 from regard.kernels.calls import is_plain, is_real
 from regard.kernels.hooked import does_as, is_hooked
@@ -44,30 +44,33 @@ _made: dict[tuple[str, str], Any] = {}
 
 def as_score(given: ScoreLike) -> Score | Bound:
     """A score made already, or by its name (if it has no parameters) a new one."""
-    return given if not isinstance(given, str) else _new(scores, given)
+    return given if isinstance(given, Score | Bound) else _new(scores, given)
 
 
 def as_normalizer(given: NormalizerLike) -> Normalizer:
     """A normalizer made already, or by its name a new one."""
-    made: Normalizer = given if not isinstance(given, str) else _new(normalizers, given)
+    made: Normalizer = given if isinstance(given, Normalizer) else _new(normalizers, given)
     return made
 
 
 def _new(registry: Any, name: str) -> Any:
+    kind = registry.kind
+    if not isinstance(name, str):
+        raise ConfigError(f"{kind}= takes what regard.{kind}(…) makes, or a name; it was {quoted(name)}")
     try:
         return registry.make(name)
     except ConfigError as error:
         if name not in registry:
             raise
         raise ConfigError(
-            f"the {registry.kind} {name!r} has sizes or parameters: make it once with "
-            f"regard.{registry.kind}({name!r}, …) and pass that instead of its name"
+            f"the {kind} {name!r} has sizes or parameters: make it once with regard.{kind}({name!r}, …) and pass that "
+            "instead of its name"
         ) from error
 
 
-def _once(registry: Any, given: Any) -> Any:
+def _once(registry: Any, kinds: Any, given: Any) -> Any:
     if not isinstance(given, str):
-        return given
+        return given if isinstance(given, kinds) else _new(registry, given)
     made = _made.get((registry.kind, given))
     if made is None:
         made = _made[registry.kind, given] = _new(registry, given)
@@ -154,8 +157,8 @@ class Call(NamedTuple):
             plain,
             prepared,
             value,
-            _once(scores, score),
-            _once(normalizers, normalizer),
+            _once(scores, (Score, Bound), score),
+            _once(normalizers, Normalizer, normalizer),
             known.mask,
             checked_bias(bias, sizes, query),
             steps,

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Sizes
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels.calls import is_real
 
 _USUAL = (Tensor, nn.Parameter)
@@ -22,6 +22,8 @@ def checked_dropout(dropout: float) -> float:
 
 
 def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and (value is None or isinstance(value, Tensor))):
+        _check_tensors(query, key, value)
     of_query, of_key = query.shape, key.shape
     of_value = of_key if value is None else value.shape
     axes = len(of_query)
@@ -54,6 +56,13 @@ def _given(query: Tensor, key: Tensor, value: Tensor | None) -> str:
     return given if value is None else f"{given}, value {tuple(value.shape)}"
 
 
+def _check_tensors(query: object, key: object, value: object) -> None:
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        if given is not None and not isinstance(given, Tensor):
+            raise ShapeError(f"query, key and value must be tensors; {name} is {type(given).__name__}")
+    raise ShapeError("query and key must be tensors; one of them is None")
+
+
 def _check_kinds(query: Tensor, key: Tensor, value: Tensor | None) -> None:
     kinds = {query.dtype, key.dtype} if value is None else {query.dtype, key.dtype, value.dtype}
     if not all(kind.is_floating_point for kind in kinds):
@@ -77,6 +86,8 @@ def checked_bias(bias: Tensor | None, sizes: Sizes, query: Tensor) -> Tensor | N
     if bias is None:
         return None
     axes, (batch, heads, queries, keys) = query.ndim, sizes
+    if not isinstance(bias, Tensor):
+        raise ShapeError(f"bias must be a tensor; it was {quoted(bias)}")
     if bias.device != query.device:
         raise ShapeError(f"bias= must lie where the query does, on {query.device}; it is on {bias.device}")
     if not bias.is_floating_point():

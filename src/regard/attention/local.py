@@ -21,9 +21,21 @@ from regard.attention.local_window import Focus
 from regard.attention.masks import MaskLike
 from regard.attention.normalize import Normalizer
 from regard.attention.score import Bound, Prepared, Score
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels import local_few, local_softmax
 from regard.kernels.calls import is_plain
+
+
+def _check(query: Tensor, lengths: Tensor) -> None:
+    if query.ndim != 3:
+        raise ShapeError(
+            "a window is around one position of each query: (batch, queries, query_dim) is expected, not "
+            f"{tuple(query.shape)}"
+        )
+    if not isinstance(lengths, Tensor):
+        raise ShapeError(f"lengths are a whole number an item, a tensor (batch,); they were {quoted(lengths)}")
+    if lengths.shape != query.shape[:1]:
+        raise ShapeError(f"lengths are one number an item: {tuple(lengths.shape)} for query {tuple(query.shape)}")
 
 
 class Monotonic(nn.Module):
@@ -50,6 +62,7 @@ class Monotonic(nn.Module):
             lengths: the number of real keys of each item; they come first.
             positions: of the queries, `(batch, queries)`, or that of the first one, such as a decoder's step.
         """
+        _check(query, lengths)
         batch, queries = query.shape[:2]
         if isinstance(positions, int):
             positions = positions + torch.arange(queries, device=query.device).unsqueeze(0)
@@ -93,8 +106,7 @@ class Predictive(nn.Module):
             lengths: S, the number of real keys of each item; they come first.
             positions: not used: the query decides.
         """
-        if lengths.shape != query.shape[:1]:
-            raise ShapeError(f"lengths are one number an item: {tuple(lengths.shape)} for query {tuple(query.shape)}")
+        _check(query, lengths)
         return Focus(self._center(query, lengths.to(query.device)), self.radius, self.radius / 2, lengths)
 
     def _center(self, query: Tensor, lengths: Tensor) -> Tensor:

@@ -60,6 +60,8 @@ def as_mask(given: Any) -> Mask:
     if isinstance(given, Tensor):
         return Keep(given, raw=True)
     if callable(given):
+        if getattr(given, "__module__", None) == __name__:
+            raise MaskError(f"masks.{given.__name__} makes a mask; call it: masks.{given.__name__}(…)")
         return Function(given)
     raise MaskError(
         f"a mask must be one of regard.masks, a bool tensor (True = may be seen) or a function of (b, h, q, k); "

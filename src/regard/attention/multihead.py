@@ -16,7 +16,7 @@ from regard.attention.call import NormalizerLike, ScoreLike, as_normalizer, as_s
 from regard.attention.masks import MaskLike
 from regard.attention.projection import needs_guard, project
 from regard.attention.score import Bound, PerHead, Prepared, Score
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ConfigError, ShapeError, quoted
 
 
 class Projections(NamedTuple):
@@ -95,7 +95,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
         if heads < 1 or key_heads < 1 or heads % key_heads:
-            raise ConfigError(f"key_heads must divide heads; got heads={heads}, key_heads={key_heads}")
+            raise ConfigError(f"key_heads must divide heads, 1 at least; got heads={heads}, key_heads={key_heads}")
         if projections is None:
             if head_dim is None and dim % heads:
                 raise ConfigError(f"dim={dim} is not divisible by heads={heads}; give head_dim, or change one of them")
@@ -114,8 +114,13 @@ class MultiHeadAttention(nn.Module):
             )
         kind = getattr(position, "kind", None)
         if position is not None and kind not in ("rotate", "bias"):
-            advice = "give it as score=" if kind == "score" else "add it to the input before the attention"
-            raise ConfigError(f"position= takes a part of kind rotate or bias, got {kind!r}; {advice}")
+            if kind is None:
+                advice = "make it with regard.position(name, …)"
+            else:
+                advice = "give it as score=" if kind == "score" else "add it to the input before the attention"
+            raise ConfigError(
+                f"position= takes a part of kind rotate or bias, got {quoted(kind or position)}; {advice}"
+            )
         self.dim, self.heads, self.key_heads, self.dropout = dim, heads, key_heads, checked_dropout(dropout)
         self.query, self.key, self.value, self.output = projections
         self.score = _score(score, heads)
@@ -151,6 +156,7 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ConfigError: positions that are needed and missing.
+            ShapeError: sizes that do not fit together, or positions that are not one for each query or key.
         """
         if isinstance(key, Projected) and value is not None:
             raise ConfigError(
@@ -170,10 +176,10 @@ class MultiHeadAttention(nn.Module):
             self._turned(asked, query_positions),
             key.prepared,
             key.value,
-            score=self._bound(query_positions, key_positions),
+            score=self._bound(asked, query_positions, key.value, key_positions),
             normalizer=self.normalizer,
             mask=mask,
-            bias=self._bias(bias, query_positions, key_positions),
+            bias=self._bias(bias, asked, query_positions, key.value, key_positions),
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
@@ -205,6 +211,8 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         """(batch, positions, heads · width) -> (batch, heads, positions, width)."""
+        if x.ndim != 3:
+            raise ShapeError(f"heads are made of (batch, positions, width); a projection gave {tuple(x.shape)}")
         if x.shape[-1] % heads:
             raise ShapeError(f"a projection gave {tuple(x.shape)}, whose width {heads} heads cannot share evenly")
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -212,22 +220,24 @@ class MultiHeadAttention(nn.Module):
     def _turned(self, x: Tensor, positions: Tensor | None) -> Tensor:
         if self.position is None or self.position.kind != "rotate":
             return x
-        turned: Tensor = self.position.turn(x, _needed(positions))
+        turned: Tensor = self.position.turn(x, _needed(positions, x))
         return turned
 
-    def _bias(self, bias: Tensor | None, query_positions: Tensor | None, key_positions: Tensor | None) -> Tensor | None:
+    def _bias(
+        self, bias: Tensor | None, asked: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None
+    ) -> Tensor | None:
         if self.position is None or self.position.kind != "bias":
             return bias
-        by_position: Tensor = self.position.bias(_needed(query_positions), _needed(key_positions))
+        by_position: Tensor = self.position.bias(_needed(at, asked), _needed(key_at, value))
         if bias is None:
             return by_position
         return by_position + (bias.unsqueeze(1) if bias.ndim == 3 else bias)
 
-    def _bound(self, query_positions: Tensor | None, key_positions: Tensor | None) -> Any:
+    def _bound(self, asked: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None) -> Any:
         score = self.score
         if getattr(score, "kind", None) != "score":
             return score
-        return score.bind(query_positions=_needed(query_positions), key_positions=_needed(key_positions))
+        return score.bind(query_positions=_needed(at, asked), key_positions=_needed(key_at, value))
 
     @staticmethod
     def from_torch(module: nn.MultiheadAttention) -> "MultiHeadAttention":
@@ -265,10 +275,16 @@ def _score(given: ScoreLike | Sequence[ScoreLike], heads: int) -> Any:
     return PerHead(each)
 
 
-def _needed(positions: Tensor | None) -> Tensor:
+def _needed(positions: Tensor | None, x: Tensor) -> Tensor:
+    """The positions of x, (batch, heads, positions, width); of another shape they might broadcast along the heads."""
     if positions is None:
         raise ConfigError(
             "this attention knows positions: pass query_positions and key_positions, whole numbers (batch, positions);"
             " regard.attention.position.positions(keep) counts the real tokens"
+        )
+    if positions.ndim != 2 or positions.shape[0] not in (1, x.shape[0]) or positions.shape[1] != x.shape[2]:
+        raise ShapeError(
+            f"positions must be ({x.shape[0]}, {x.shape[2]}), (batch, positions), or serve all items as "
+            f"(1, {x.shape[2]}); got {tuple(positions.shape)}"
         )
     return positions

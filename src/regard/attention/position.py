@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.attended import transformed
-from regard.errors import ConfigError, MaskError, ShapeError, TooLong
+from regard.errors import ConfigError, MaskError, ShapeError, TooLong, quoted
 from regard.registry import Registry
 
 POSITIONS: Registry[Any] = Registry("position")
@@ -55,6 +55,10 @@ def positions(keep: Shaped[Tensor, "batch positions"]) -> Int[Tensor, "batch pos
     Raises:
         MaskError: `keep` holds numbers instead of booleans.
     """
+    if not isinstance(keep, Tensor):
+        raise MaskError(
+            f"positions(keep) takes a bool tensor (batch, positions), True at real tokens; it was {quoted(keep)}"
+        )
     if keep.dtype != torch.bool:
         raise MaskError(f"positions(keep) got {keep.dtype}, expected bool, True at real tokens; use keep.bool()")
     return (keep.long().cumsum(-1) - 1).clamp(min=0)

@@ -40,7 +40,8 @@ class Record:
             return calls
         if calls is None:
             raise RecordError(f"no module named {name!r} was watched.{nearest(name, self._calls)}")
-        raise RecordError(f"{name!r} never gave an Attended while it was recorded.{nearest(name, self.names())}")
+        others = nearest(name, self.names()) if self.names() else " Nor did any other."
+        raise RecordError(f"{name!r} never gave an Attended while it was recorded.{others}")
 
     def names(self) -> list[str]:
         """The modules that fired, in the model's order."""

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.functional import per_query, wide
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ConfigError, ShapeError, quoted
 
 Weights = Float[Tensor, "*lead queries keys"]
 Refocus = Callable[[Tensor], Tensor]
@@ -89,6 +89,10 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
     """
     if isinstance(sigma, int | float) and not sigma > 0:
         raise ConfigError(f"sigma must be above 0; it was {sigma}")
+    if not isinstance(center, Tensor):
+        raise ShapeError(
+            f"the center is a tensor, (batch, queries) or (batch, heads, queries); it was {quoted(center)}"
+        )
 
     def apply(weights: Weights) -> Weights:
         real = wide(center) if center.is_floating_point() else center.to(weights.dtype)
