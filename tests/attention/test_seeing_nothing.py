@@ -59,6 +59,26 @@ def test_eager_calls(score, normalizer, heads):
     check(score, calls(made, heads, normalizer=normalizer), heads, tuple(made.parameters()))
 
 
+@pytest.mark.parametrize("autocast", (False, True))
+@pytest.mark.parametrize("score", ("general", "general_low_rank", "additive", "location"))
+def test_what_is_moderate_until_it_is_multiplied_in_float16(score, autocast):
+    """60,000 is a number of float16, and its products with parameters are not: they came back as NaN."""
+    made = module(score, torch.float32 if autocast else torch.float16)
+
+    def found(fill):
+        query, key, value = (one.detach() for one in filled(score, fill))
+        key, value = (torch.where(SEES.any(-2).unsqueeze(-1), one, fill) for one in (key, value))
+        given = [one.to(torch.float32 if autocast else torch.float16).requires_grad_() for one in (query, key, value)]
+        with torch.autocast("cpu", torch.float16, enabled=autocast):
+            context = calls(made)(*given)[0]
+        return [context, *torch.autograd.grad(context.float().sum(), [*given, *made.parameters()], allow_unused=True)]
+
+    for fill in (60_000.0, -60_000.0):
+        for one, other in zip(found(fill), found(0.0), strict=True):
+            if other is not None:
+                torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("score", ("scaled_dot", "general", "cosine", "additive"))
 def test_graphs_of_torchs_operations(score):
     made = module(score, torch.float32)

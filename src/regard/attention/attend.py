@@ -10,6 +10,7 @@ from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, 
 from regard.attention.cost import Cost, costs
 from regard.attention.masks import MaskLike
 from regard.attention.normalize import normalizer as normalizer
+from regard.attention.refusals import refuse
 from regard.attention.score import Prepared, Score
 from regard.attention.score import score as score
 from regard.attention.walk import walk
@@ -115,8 +116,13 @@ def explain(
     """Say which path `attend` would take with these arguments, and why; nothing is computed. Meta tensors will do.
 
     With `cost=True` also how many operations and how much memory it would take, and the explicit path beside it.
+
+    Raises:
+        RegardError: what `attend` refuses, in its words; but steps of `refocus=` and parts of the caller's own are not
+            called, nor is a function for a mask where it must see numbers.
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
+    refuse(call)
     choice, guarded, *_ = call.choose()
     if not cost:
         return Explanation(choice.path, choice.reasons, guarded)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import guard as guarding
 from regard.attention.attended import is_mapped
-from regard.attention.checks import are_real, checked_bias, checked_dropout, checked_sizes
+from regard.attention.checks import are_real, check_prepared, checked_bias, checked_dropout, checked_sizes
 from regard.attention.linear import Linear
 from regard.attention.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.normalize import Normalizer, Softmax, Sum, normalizers
@@ -150,6 +150,8 @@ class Call(NamedTuple):
         prepared = key if isinstance(key, Prepared) else None
         plain = key.key if isinstance(key, Prepared) else key
         sizes = checked_sizes(query, plain, value)
+        if prepared is not None:
+            check_prepared(plain, prepared.projected)
         steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
         known = seen(None if mask is None else as_mask(mask), sizes)
         return Call(
@@ -177,11 +179,9 @@ class Call(NamedTuple):
             ahead: look for such content here; else a loop that looks at all that it reads is left to do so.
         """
         mapped, linear = not self.traced and is_mapped(), self.is_linear()
-        blind = looks = False
-        if self.mask is not None:
-            # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
-            blind = self.traced or mapped or self.query.is_meta or not is_real(self.query)
-            looks = not blind and not linear  # that path looks after itself
+        # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
+        masked = self.mask is not None
+        blind = masked and (self.traced or mapped or self.query.is_meta or not is_real(self.query))
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         rows = additive is not None and self.takes_rows()
@@ -208,6 +208,7 @@ class Call(NamedTuple):
             loop=loop,
         )
         choice = dispatch.choose(facts)
+        looks = masked and not blind and choice.path != "linear"  # which looks after itself
         draws = self.dropout > 0 and choice.path == "compiled" and not self.query.is_meta
         in_loop = looks and choice.path == "compiled" and self._loop_looks()
         if not looks or (in_loop and not ahead):
@@ -220,9 +221,17 @@ class Call(NamedTuple):
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
+        narrow = type(self.score) not in (Dot, ScaledDot, Cosine) and self._multiplies_in_float16()
+        is_safe = guarding.is_short if narrow else guarding.is_safe
         if self.prepared is None:
-            return guarding.is_safe(self.query, self.key, self.value)
-        return guarding.is_safe(self.query) and guarding.stays_safe(self.prepared.projected, self.value)
+            return is_safe(self.query, self.key, self.value)
+        return is_safe(self.query) and guarding.stays_safe(self.prepared.projected, self.value)
+
+    def _multiplies_in_float16(self) -> bool:
+        """Whether products of queries and keys with a score's parameters are made there."""
+        device = self.query.device.type
+        narrowed = torch.is_autocast_enabled(device)
+        return (torch.get_autocast_dtype(device) if narrowed else self.query.dtype) is torch.float16
 
     def _loop_looks(self) -> bool:
         """Whether the compiled loop reads what the caller gave, with nothing made of it first, and looks at it.

@@ -12,7 +12,10 @@ _USUAL = (Tensor, nn.Parameter)
 
 def are_real(*tensors: Tensor | None) -> bool:
     """Whether the numbers of all lie in memory, in a call of whose query that is known: none is a class that wraps."""
-    return all(one is None or type(one) in _USUAL or is_real(one) for one in tensors)
+    for one in tensors:  # noqa: SIM110 - `all` would enter a function for each
+        if one is not None and type(one) not in _USUAL and not is_real(one):
+            return False
+    return True
 
 
 def checked_dropout(dropout: float) -> float:
@@ -48,6 +51,24 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
     if not (query.is_cpu and key.is_cpu and (value is None or value.is_cpu)):
         _check_places(query, key, value)
     return Sizes(of_query[0], of_query[1] if axes == 4 else 1, of_query[-2], of_key[-2])
+
+
+def check_prepared(key: Tensor, projected: Tensor) -> None:
+    """Whether keys that were made ready are as many as the keys themselves: loops read one for each."""
+    if projected.shape[:-1] != key.shape[:-1]:
+        raise ShapeError(
+            f"prepared keys must be one for each key; key {tuple(key.shape)}, projected {tuple(projected.shape)}"
+        )
+
+
+def check_sides(query: Tensor, left: Tensor, key: Tensor, right: Tensor) -> None:
+    """Whether the two sides of dot products fit each other, and queries and keys: loops read them where they lie."""
+    one_each = left.shape[:-1] == query.shape[:-1] and right.shape[:-1] == key.shape[:-1]
+    if not one_each or left.shape[-1] != right.shape[-1]:
+        raise ShapeError(
+            "the sides of a dot product must be one for each query and each key, and of one width; the score made "
+            f"{tuple(left.shape)} of query {tuple(query.shape)}, and {tuple(right.shape)} of key {tuple(key.shape)}"
+        )
 
 
 def _given(query: Tensor, key: Tensor, value: Tensor | None) -> str:

@@ -73,6 +73,11 @@ def additive_pairs(
         vector: v.
         prepared: these keys serve many calls.
     """
+    if not query.shape[-1] == key.shape[-1] == vector.shape[-1]:  # a loop would read elsewhere
+        raise ShapeError(
+            f"an additive score needs as many hidden units in projected queries {tuple(query.shape)}, projected keys "
+            f"{tuple(key.shape)} and its vector {tuple(vector.shape)}"
+        )
     numbers = query.numel() * key.shape[-2]
     on_a_gpu = inductor.serves(query, numbers)
     served = on_a_gpu or (pairs.serves(query, numbers) and are_real(key, vector))
@@ -161,8 +166,7 @@ def location_features(
         feature_weight: T.
     """
     batch, keys = rows[0], previous.shape[-1]
-    if tuple(previous.shape) not in ((batch, keys), (*rows, keys)):
-        raise ShapeError(f"previous has shape {tuple(previous.shape)}; expected {(batch, keys)} or {(*rows, keys)}")
+    check_previous(previous, rows, keys)
     if keys == 0:
         return previous.new_zeros(*rows, 0, feature_weight.shape[0])
     filtered = F.conv1d(previous.to(filters.dtype).reshape(-1, 1, keys), filters, padding=filters.shape[-1] // 2)
@@ -197,12 +201,7 @@ def feed_forward(
 
 
 def _positions_of(scores_of_all: Tensor, keys: int) -> Tensor:
-    positions = scores_of_all.shape[-1]
-    if keys > positions:
-        raise ShapeError(
-            f"this score knows {positions} positions and was given {keys} keys; make it with positions={keys} or more, "
-            "or use a score by content (additive, general, scaled_dot)"
-        )
+    check_positions(scores_of_all.shape[-1], keys)
     return wide(scores_of_all[..., :keys])
 
 
@@ -265,6 +264,27 @@ def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor
             f"queries) for {tuple(rows.shape[:-1])}"
         )
     return wide(of_heads).reshape(of_heads.shape + (1,) * (rows.ndim - of_heads.ndim))
+
+
+def check_heads(query: Tensor, given: int) -> None:
+    """Whether so many scores are one for each head."""
+    if query.ndim != 4 or query.shape[1] != given:
+        raise ShapeError(f"{given} scores were given, one a head; the query has shape {tuple(query.shape)}")
+
+
+def check_previous(previous: Tensor, rows: tuple[int, ...], keys: int) -> None:
+    """Whether earlier weights are those of such queries, `(batch, [heads,] queries)`, or of all, over so many keys."""
+    if tuple(previous.shape) not in ((rows[0], keys), (*rows, keys)):
+        raise ShapeError(f"previous has shape {tuple(previous.shape)}; expected {(rows[0], keys)} or {(*rows, keys)}")
+
+
+def check_positions(known: int, keys: int) -> None:
+    """Whether a score of fixed positions knows one for each key."""
+    if keys > known:
+        raise ShapeError(
+            f"this score knows {known} positions and was given {keys} keys; make it with positions={keys} or more, "
+            "or use a score by content (additive, general, scaled_dot)"
+        )
 
 
 def check_width(what: str, tensor: Tensor, expected: int) -> None:

@@ -43,6 +43,15 @@ def is_safe(*tensors: Tensor | None) -> bool:
     return all(map(math.isfinite, norms))
 
 
+def is_short(*tensors: Tensor | None) -> bool:
+    """Likewise for what a score's parameters multiply in float16: no product with a row of length 8 is beyond it."""
+    norms = [torch.linalg.vector_norm(wide(one.detach())) for one in tensors if one is not None]
+    return bool(torch.stack(norms).sum() < _SHORT)
+
+
+_SHORT = 2**13
+
+
 def stays_safe(*tensors: Tensor | None) -> bool:
     """`is_safe` of what serves at many calls, such as a decoder's keys: what was looked at isn't looked at again.
 

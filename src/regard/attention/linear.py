@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from regard.attention.checks import are_real
+from regard.attention.checks import are_real, check_sides
 from regard.attention.functional import full_precision, wide
 from regard.attention.guard import finite_rows
 from regard.attention.projection import apart
@@ -48,7 +48,9 @@ class Linear(DotProduct):
         return Prepared(key, apart(lambda rows: self.feature_map(wide(rows)), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
-        return self.feature_map(wide(query)), prepared.projected, 1.0
+        left = self.feature_map(wide(query))
+        check_sides(query, left, prepared.key, prepared.projected)
+        return left, prepared.projected, 1.0
 
 
 class LinearState(NamedTuple):

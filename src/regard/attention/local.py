@@ -226,11 +226,6 @@ class LocalAttention(nn.Module):
 
         A call in which something visible is not finite leaves that path once it has met it, for that of `attend`.
         """
-        reason = local_window.against(query, key, value, self._score(now), self.focus.radius, lengths)
-        if reason is None:
-            return Explanation(
-                "local", ("the windows are small beside all keys: only their keys are looked at",), False
-            )
         focus: Focus = self.focus(query, lengths, positions)
         found = explain(
             query,
@@ -243,6 +238,11 @@ class LocalAttention(nn.Module):
             refocus=focus.refocus,
             dropout=self.dropout if self.training else 0.0,
         )
+        reason = local_window.against(query, key, value, self._score(now), self.focus.radius, lengths)
+        if reason is None:
+            return Explanation(
+                "local", ("the windows are small beside all keys: only their keys are looked at",), False
+            )
         return Explanation(found.path, (f"all keys are looked at: {reason}", *found.reasons), found.guarded)
 
     def _score(self, now: dict[str, object]) -> Score | Bound:

@@ -55,10 +55,7 @@ class Shaw(Score):
         Raises:
             ConfigError: when no positions were bound.
         """
-        if query_positions is None or key_positions is None:
-            raise ConfigError("shaw needs positions at the call: shaw.bind(query_positions=…, key_positions=…)")
-        if query.shape[-1] != self.weight.shape[1]:
-            raise ShapeError(f"shaw was made for queries of width {self.weight.shape[1]}, got {tuple(query.shape)}")
+        query_positions, key_positions = self.placed(query, query_positions, key_positions)
         inner: Tensor = self.score(query, prepared)
         with full_precision(query):
             by_distance = torch.matmul(wide(query) * self.scale, wide(self.weight).T)  # (…, queries, 2k + 1)
@@ -67,6 +64,16 @@ class Shaw(Score):
         if query.dim() == 4:
             index = index.unsqueeze(1)
         return inner + by_distance.gather(-1, index.expand(inner.shape))
+
+    def placed(
+        self, query: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The positions, if they were bound and the query fits."""
+        if query_positions is None or key_positions is None:
+            raise ConfigError("shaw needs positions at the call: shaw.bind(query_positions=…, key_positions=…)")
+        if query.shape[-1] != self.weight.shape[1]:
+            raise ShapeError(f"shaw was made for queries of width {self.weight.shape[1]}, got {tuple(query.shape)}")
+        return query_positions, key_positions
 
     def extra_repr(self) -> str:
         return f"dim={self.weight.shape[1]}, clip={self.clip}, scale={self.scale:.4g}"

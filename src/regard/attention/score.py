@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from regard.attention.functional import (
     additive_pairs,
+    check_heads,
+    check_previous,
     check_width,
     dot,
     feed_forward,
@@ -141,13 +143,16 @@ class Dot(DotProduct):
     """`q · k`; query and key have one width."""
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
-        right, width = prepared.projected, query.shape[-1]
-        if width != right.shape[-1]:
+        self.check_widths(query, prepared.projected)
+        return query, prepared.projected, self._scale(query.shape[-1])
+
+    def check_widths(self, query: Tensor, right: Tensor) -> None:
+        """Whether queries can be compared with what is prepared of the keys."""
+        if query.shape[-1] != right.shape[-1]:
             raise ShapeError(
                 f"a dot product needs one width: query has shape {tuple(query.shape)}, key {tuple(right.shape)}; "
                 'use score("general", query_dim=…, key_dim=…) for two widths'
             )
-        return query, right, self._scale(width)
 
     def _scale(self, dim: int) -> float:
         return 1.0
@@ -230,6 +235,7 @@ class Additive(Score):
     def pair_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
         """What a pair's score is made of: a, b and v of `vᵀ tanh(a + b)`."""
         check_width("query", query, self.query_dim)
+        check_width("what was prepared of the keys", prepared.projected, self.hidden_dim)
         return F.linear(query, self.query_weight), prepared.projected, self.vector
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
@@ -260,7 +266,7 @@ class Cosine(DotProduct):
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         right = prepared.projected
-        self._check_width(query, right)
+        self.check_widths(query, right)
         if not isinstance(self.strength, Tensor):
             return unit(query), right, float(self.strength)
         return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
@@ -272,10 +278,11 @@ class Cosine(DotProduct):
         if isinstance(self.strength, Tensor):
             left, right, scale = self.dot_form(query, compared)
             return LoopForm(left, right, scale, (False, prepared is None))
-        self._check_width(query, compared.projected)
+        self.check_widths(query, compared.projected)
         return LoopForm(wide(query), compared.projected, float(self.strength), (True, prepared is None))
 
-    def _check_width(self, query: Tensor, right: Tensor) -> None:
+    def check_widths(self, query: Tensor, right: Tensor) -> None:
+        """Likewise."""
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
 
@@ -353,16 +360,13 @@ class LocationAware(Additive):
         prepared: Prepared,
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
-        check_width("query", query, self.query_dim)
-        asked, heard = F.linear(query, self.query_weight), prepared.projected
+        asked, heard, vector = self.pair_form(query, prepared)
         if previous is None:
-            return additive_pairs(asked, heard, self.vector, prepared=True)
-        keys = prepared.key.shape[-2]
-        if previous.shape[-1] != keys:
-            raise ShapeError(f"previous has shape {tuple(previous.shape)}, but there are {keys} keys")
+            return additive_pairs(asked, heard, vector, prepared=True)
         rows = tuple(query.shape[:-1])
+        check_previous(previous, rows, prepared.key.shape[-2])
         features = location_features(previous, rows, self.features.weight, self.feature_weight)
-        return located_pairs(asked, heard, features, self.vector)
+        return located_pairs(asked, heard, features, vector)
 
 
 class PerHead(Score):
@@ -380,11 +384,7 @@ class PerHead(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
-        heads = query.shape[1] if query.ndim == 4 else 0
-        if heads != len(self.each):
-            raise ShapeError(
-                f"{len(self.each)} scores were given, one a head; the query has shape {tuple(query.shape)}"
-            )
+        check_heads(query, len(self.each))
         by_head = []
         for head, one in enumerate(self.each):
             assert isinstance(one, Score)

@@ -237,7 +237,7 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
     shape = (sizes.queries, sizes.keys)
     if not _readable(tensor) or tensor.shape[-2:] != shape or (tensor.ndim == 2 and ambiguous):
         return part
-    if tensor.ndim == 3 and tensor.shape[0] not in (1, sizes.batch):
+    if tensor.ndim > 4 or (tensor.ndim == 3 and tensor.shape[0] not in (1, sizes.batch)):
         return part
     if tensor.ndim == 4 and (tensor.shape[0] not in (1, sizes.batch) or tensor.shape[1] not in (1, sizes.heads)):
         return part

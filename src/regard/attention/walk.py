@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention import guard as guarding
 from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
 from regard.attention.call import Call, Course, visible
-from regard.attention.checks import are_real
+from regard.attention.checks import are_real, check_sides
 from regard.attention.cost import warn_of_memory
 from regard.attention.functional import dot as formula
 from regard.attention.functional import unit, wide
@@ -270,6 +270,7 @@ def _dotted(
     else:
         left, right, factor = call.score.dot_form(call.query, _ready(call))
         directions = dot.NO_DIRECTIONS
+    check_sides(call.query, left, call.key, right)
     temperature = float(call.normalizer.temperature)
     scale, bias = factor / temperature, None if call.bias is None else wide(call.bias)
     if bias is not None and temperature != 1.0:  # it may be as large as the scores
