@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.data.chance import Chance
+from regard.errors import DataError
 from regard.tasks.load import load
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g"]
@@ -80,6 +81,11 @@ def test_empty_and_broken_files(regard, trained, given, lines):
 
 def test_bytes_that_are_no_text_are_told_with_their_line(regard, trained):
     assert "line 2" in regard("classify", trained, "-", stdin=b"fine\n\xff\n", code=1).stderr
+
+
+def test_one_text_is_not_taken_for_its_characters(trained):
+    with pytest.raises(DataError, match=r"a list of texts is expected; for one text write \['fine'\]"):
+        load(trained).classify("fine")
 
 
 def test_batch_size_and_order_change_no_label(trained):

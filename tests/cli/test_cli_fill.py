@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.data.chance import Chance
+from regard.errors import DataError
 from regard.tasks.load import load
 
 TINY = [
@@ -138,3 +139,8 @@ def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):
 
 def test_a_run_of_another_task_is_refused(regard, trained):
     assert "needs one of tagging" in regard("tag", trained, "a", code=2).stderr
+
+
+def test_one_text_is_not_taken_for_its_characters(trained):
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        load(trained).fill(LINE)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.data.chance import Chance
+from regard.errors import DataError
 from regard.tasks.load import load
 
 TINY = [
@@ -168,3 +169,8 @@ def test_copies_of_one_sentence_are_not_told_to_need_a_larger_share_alone(regard
 
 def test_a_run_of_another_task_is_refused(regard, trained):
     assert "needs one of masked" in regard("fill", trained, "a", code=2).stderr
+
+
+def test_one_text_is_not_taken_for_its_characters(trained):
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        load(trained).tag("they run")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import regard as library
+from regard.errors import DataError
 
 
 def test_the_run_folder_has_all_that_translating_needs(run):
@@ -205,3 +206,11 @@ def test_other_folders_are_told_apart(regard, tmp_path):
     assert "not a run folder" in regard("translate", tmp_path, "a", code=1).stderr
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     assert "Hugging Face folder (model type 'bert')" in regard("translate", tmp_path, "a", code=1).stderr
+
+
+def test_one_text_is_not_taken_for_its_characters(run):
+    translator = library.load(run)
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        translator.translate("at noon")
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        translator.score("at", ["à", "midi"])

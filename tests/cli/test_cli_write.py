@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.data.stream import Stream
+from regard.errors import DataError
 from regard.tasks.load import load
 from regard.tasks.reading_through import read_through, stretch_of
 
@@ -118,3 +119,8 @@ def test_a_text_that_cannot_be_used_is_told(regard, tmp_path):
     path.write_text("one\n")
     told = regard("train", "language", f"data.text={path}", "--run", tmp_path / "run", code=1).stderr
     assert "give more text" in told
+
+
+def test_one_text_is_not_taken_for_its_characters(trained):
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        load(trained).write_all("one")

@@ -4,12 +4,12 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from regard.data.archives import opened
-from regard.errors import DataError
+from regard.errors import DataError, quoted
 
 if TYPE_CHECKING:
     # What typeshed calls `sys.stdin.buffer`; at run time that, open files and gzip files all are buffered readers.
@@ -61,6 +61,17 @@ def ending_of(path: str | os.PathLike[str]) -> str:
     """How a file's name ends, in lower case and without a ``.gz`` behind it: `.json` of ``DEV.JSON.gz``."""
     name = Path(path)
     return (name.with_suffix("") if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
+def several(texts: Sequence[str]) -> Sequence[str]:
+    """The texts as they were given.
+
+    Raises:
+        DataError: it is one text, whose characters would be taken for texts.
+    """
+    if isinstance(texts, str):
+        raise DataError(f"a list of texts is expected; for one text write [{quoted(texts)}]")
+    return texts
 
 
 def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:

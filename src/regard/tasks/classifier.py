@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from regard.data.batching import pad
+from regard.data.lines import several
 from regard.data.tokenizers import Tokenizer, load_tokenizer, visible
 from regard.data.vocabulary import UNKNOWN
 from regard.decoding.batches import in_order
@@ -82,7 +83,7 @@ class SentenceClassifier:
 
     def classify(self, texts: Sequence[str], batch: int = 64) -> list[Verdict]:
         """One verdict a text, in order; see `stream`."""
-        return list(self.stream(texts, batch))
+        return list(self.stream(several(texts), batch))
 
     def stream(self, lines: Iterable[str], batch: int = 64, chunk: int | None = None) -> Iterator[Verdict]:
         """One verdict a line, in order, while the lines are being read: 16 batches at a time are in memory.

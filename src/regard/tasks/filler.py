@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.data.batching import pad
+from regard.data.lines import several
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.units import normalize
 from regard.data.vocabulary import END, SPECIALS, UNKNOWN
@@ -80,7 +81,7 @@ class Filler:
 
     def fill(self, texts: Sequence[str], *, top: int = 5, batch: int = 64) -> list[Filled]:
         """Each text with its gaps filled, in order; see `stream`."""
-        return list(self.stream(texts, top=top, batch=batch))
+        return list(self.stream(several(texts), top=top, batch=batch))
 
     def stream(
         self, lines: Iterable[str], *, top: int = 5, batch: int = 64, chunk: int | None = None

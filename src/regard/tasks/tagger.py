@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from regard.data.lines import several
 from regard.data.settings import Counted
 from regard.data.tagged import pad_words
 from regard.data.units import words_counted
@@ -78,7 +79,7 @@ class SentenceTagger:
 
     def tag(self, texts: Sequence[str], *, counted: Counted = "tokenizer", batch: int = 64) -> list[Tagged]:
         """The words of each text with their tags, in order; see `stream`."""
-        return list(self.stream(texts, counted=counted, batch=batch))
+        return list(self.stream(several(texts), counted=counted, batch=batch))
 
     def stream(
         self, lines: Iterable[str], *, counted: Counted = "tokenizer", batch: int = 64, chunk: int | None = None

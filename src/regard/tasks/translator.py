@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.data.lines import several
 from regard.data.settings import Counted
 from regard.data.tokenizers import Tokenizer
 from regard.data.units import spaced_words, words_counted
@@ -103,7 +104,7 @@ class Translator:
         self, texts: Sequence[str], search: SearchSettings | None = None, batch: int = 64
     ) -> list[Translation]:
         """One translation a text, in order; see `stream`."""
-        return list(self.stream(texts, search, batch))
+        return list(self.stream(several(texts), search, batch))
 
     def stream(
         self,
@@ -139,7 +140,7 @@ class Translator:
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[Reading]:
         """How the model reads given translations; see `read`."""
-        return list(self.read(zip(sources, targets, strict=True), batch))
+        return list(self.read(zip(several(sources), several(targets), strict=True), batch))
 
     def read(
         self,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.lines import several
 from regard.data.texts import borders
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.vocabulary import BEGIN, END, PADDING, UNKNOWN
@@ -67,7 +68,7 @@ class Writer:
         """
         if count < 1 or (count > 1 and not how.get("sample", True)):
             raise ConfigError(f"{count} texts: without a draw there is one, the likeliest; with draws at least one")
-        given = [self._prompt(prompt) for prompt in prompts for _ in range(count)]
+        given = [self._prompt(prompt) for prompt in several(prompts) for _ in range(count)]
         written = self._go_on([ids for ids, _ in given], **how)
         texts = [self._text([*ids, *more], spelt) for (ids, spelt), more in zip(given, written, strict=True)]
         return [texts[at : at + count] for at in range(0, len(texts), count)]
