@@ -240,14 +240,16 @@ def _linear(call: Call) -> Attended:
     # The weights are made under the padding of now, whatever becomes of the caller's lengths.
     padded = [] if keep is None else [padding(keep=keep.clone())]
     again = joined([*lower, *padded])
-    source = _again(
-        call,
-        lambda part: _scores(call, _ready(call), part),
-        lambda: call.drawn(again),
-        None,
-        call.query,
-        call.key,
-    )
+
+    def scores(part: slice) -> Tensor:
+        drawn = call.drawn(again)
+        if drawn is None or (is_readable(call.query) and guarding.is_safe(call.query, call.key)):
+            return _scores(call, _ready(call), part)
+        query, key, _, spoiled = guarding.guard(call.query, call.key, None, drawn)
+        clean = call._replace(query=query, key=key)
+        return guarding.spoil(_scores(clean, _ready(clean), part), spoiled[..., part])
+
+    source = _again(call, scores, lambda: call.drawn(again), None, call.query, call.key)
     return Attended(_in(call.query.dtype, context), source=source)
 
 
