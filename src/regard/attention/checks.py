@@ -63,8 +63,10 @@ def check_prepared(key: Tensor, projected: Tensor) -> None:
 
 def check_sides(query: Tensor, left: Tensor, key: Tensor, right: Tensor) -> None:
     """Whether the two sides of dot products fit each other, and queries and keys: loops read them where they lie."""
-    one_each = left.shape[:-1] == query.shape[:-1] and right.shape[:-1] == key.shape[:-1]
-    if not one_each or left.shape[-1] != right.shape[-1]:
+    # Plain dot products make nothing of either, and small calls are short of time.
+    lefts = left is query or left.shape[:-1] == query.shape[:-1]
+    rights = right is key or right.shape[:-1] == key.shape[:-1]
+    if not (lefts and rights) or left.shape[-1] != right.shape[-1]:
         raise ShapeError(
             "the sides of a dot product must be one for each query and each key, and of one width; the score made "
             f"{tuple(left.shape)} of query {tuple(query.shape)}, and {tuple(right.shape)} of key {tuple(key.shape)}"

@@ -211,10 +211,11 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         """(batch, positions, heads · width) -> (batch, heads, positions, width)."""
-        if x.ndim != 3:
-            raise ShapeError(f"heads are made of (batch, positions, width); a projection gave {tuple(x.shape)}")
-        if x.shape[-1] % heads:
-            raise ShapeError(f"a projection gave {tuple(x.shape)}, whose width {heads} heads cannot share evenly")
+        shape = x.shape
+        if len(shape) != 3:
+            raise ShapeError(f"heads are made of (batch, positions, width); a projection gave {tuple(shape)}")
+        if shape[2] % heads:
+            raise ShapeError(f"a projection gave {tuple(shape)}, whose width {heads} heads cannot share evenly")
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def _turned(self, x: Tensor, positions: Tensor | None) -> Tensor:
@@ -282,9 +283,10 @@ def _needed(positions: Tensor | None, x: Tensor) -> Tensor:
             "this attention knows positions: pass query_positions and key_positions, whole numbers (batch, positions);"
             " regard.attention.position.positions(keep) counts the real tokens"
         )
-    if positions.ndim != 2 or positions.shape[0] not in (1, x.shape[0]) or positions.shape[1] != x.shape[2]:
+    given, (batch, _, count, _) = positions.shape, x.shape
+    if len(given) != 2 or given[0] not in (1, batch) or given[1] != count:
         raise ShapeError(
-            f"positions must be ({x.shape[0]}, {x.shape[2]}), (batch, positions), or serve all items as "
-            f"(1, {x.shape[2]}); got {tuple(positions.shape)}"
+            f"positions must be ({batch}, {count}), (batch, positions), or serve all items as (1, {count}); "
+            f"got {tuple(given)}"
         )
     return positions
