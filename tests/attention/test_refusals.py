@@ -59,6 +59,13 @@ SCORES = {
         {},
         "shaw was made for",
     ),
+    "shaw, positions": (
+        regard.position("shaw", dim=7, clip=2).bind(
+            query_positions=torch.arange(QUERIES)[None], key_positions=torch.arange(KEYS - 1)[None]
+        ),
+        {},
+        "key_positions are (1, 52), but key has",
+    ),
     "heads": (PerHead([regard.score("dot")] * 3), {"heads": 4}, "3 scores were given"),
     "no heads": (PerHead([regard.score("dot")] * 3), {}, "3 scores were given"),
     "of a head": (
@@ -146,8 +153,8 @@ def test_loops_are_given_sides_that_fit(queries):
 
 
 PREPARED = {
-    "general": (regard.score("general", query_dim=7, key_dim=11), "the sides of a dot product"),
-    "low rank": (regard.score("general", query_dim=7, key_dim=11, rank=3), "the sides of a dot product"),
+    "general": (regard.score("general", query_dim=7, key_dim=11), "what was prepared of the keys has shape"),
+    "low rank": (regard.score("general", query_dim=7, key_dim=11, rank=3), "what was prepared of the keys has shape"),
     "additive": (
         regard.score("additive", query_dim=7, key_dim=11, hidden_dim=3),
         "what was prepared of the keys has shape",
@@ -163,7 +170,8 @@ PREPARED = {
 def test_keys_that_another_score_prepared(name, queries):
     score, words = PREPARED[name]
     query, key, value = sized(queries=queries, keys=queries)
-    assert words in refused(query, Prepared(key, key[..., :5]), value, score=score)
+    for normalizer in ("softmax", "sparsemax"):
+        assert words in refused(query, Prepared(key, key[..., :5]), value, score=score, normalizer=normalizer)
 
 
 @pytest.mark.parametrize("keys", (KEYS - 2, 20 * KEYS))

@@ -77,7 +77,7 @@ def _general(score: General, query: Tensor, key: Tensor, prepared: Prepared | No
     check_width("query", query, score.query_dim)
     if prepared is not None:
         width = score.key_dim if score.rank is None else score.rank
-        check_sides(query, _made(query, width), key, prepared.projected)
+        check_width("what was prepared of the keys", prepared.projected, width)
 
 
 def _cosine(score: Cosine, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
@@ -127,12 +127,8 @@ def _shaw(
     query_positions: Tensor | None = None,
     key_positions: Tensor | None = None,
 ) -> None:
-    score.placed(query, query_positions, key_positions)
+    score.placed(query, key, query_positions, key_positions)
     _ask(score.score, query, key, prepared, {})
-
-
-def _made(query: Tensor, width: int) -> Tensor:
-    return query.new_empty((*query.shape[:-1], width), device="meta")
 
 
 _OF: dict[type, Callable[..., None]] = {

@@ -55,7 +55,7 @@ class Shaw(Score):
         Raises:
             ConfigError: when no positions were bound.
         """
-        query_positions, key_positions = self.placed(query, query_positions, key_positions)
+        query_positions, key_positions = self.placed(query, prepared.key, query_positions, key_positions)
         inner: Tensor = self.score(query, prepared)
         with full_precision(query):
             by_distance = torch.matmul(wide(query) * self.scale, wide(self.weight).T)  # (…, queries, 2k + 1)
@@ -66,13 +66,16 @@ class Shaw(Score):
         return inner + by_distance.gather(-1, index.expand(inner.shape))
 
     def placed(
-        self, query: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
+        self, query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The positions, if they were bound and the query fits."""
+        """The positions, if they were bound and all fits."""
         if query_positions is None or key_positions is None:
             raise ConfigError("shaw needs positions at the call: shaw.bind(query_positions=…, key_positions=…)")
         if query.shape[-1] != self.weight.shape[1]:
             raise ShapeError(f"shaw was made for queries of width {self.weight.shape[1]}, got {tuple(query.shape)}")
+        for name, positions, of in (("query", query_positions, query), ("key", key_positions, key)):
+            if positions.shape[-1] not in (1, of.shape[-2]):
+                raise ShapeError(f"{name}_positions are {tuple(positions.shape)}, but {name} has {tuple(of.shape)}")
         return query_positions, key_positions
 
     def extra_repr(self) -> str:

@@ -202,6 +202,7 @@ class General(DotProduct):
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         check_width("query", query, self.query_dim)
         left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
+        check_width("what was prepared of the keys", prepared.projected, left.shape[-1])
         return left, prepared.projected, 1.0
 
 
@@ -282,7 +283,6 @@ class Cosine(DotProduct):
         return LoopForm(wide(query), compared.projected, float(self.strength), (True, prepared is None))
 
     def check_widths(self, query: Tensor, right: Tensor) -> None:
-        """Likewise."""
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
 
