@@ -25,6 +25,7 @@ from torch import Tensor
 from regard.kernels import additive_blocks, additive_keys, additive_products, compiler
 from regard.kernels.additive_step import FAINT, step_scores
 from regard.kernels.again import apart
+from regard.kernels.batches import untraced
 from regard.kernels.calls import are_numbers, is_real
 from regard.kernels.pages import in_large_pages
 from regard.kernels.remembered import Remembered
@@ -100,6 +101,7 @@ class _Scores(torch.autograd.Function):
         return scores
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         # A backward pass within autocast would narrow what the forward pass has widened.
         with torch.autocast(given.device.type, enabled=False):

@@ -3,6 +3,8 @@
 `torch.autograd.grad(…, is_grads_batched=True)`, and with it `torch.autograd.functional.jacobian(…, vectorize=True)`,
 hands a function what comes from above as one tensor with an axis that is not seen; `torch.func.vmap` around a backward
 pass does the same with a class of its own. Loops that read memory find no numbers there.
+
+What compiles a backward pass (compiled autograd) would trace them, and is kept from it as well.
 """
 
 import functools
@@ -18,6 +20,22 @@ Gradients = tuple[Tensor | None, ...]
 Backward = Callable[..., Gradients]
 
 
+def untraced(backward: Backward) -> Backward:
+    """For the `backward` of a `torch.autograd.Function`: who compiles a backward pass calls it, and does not trace it.
+
+    A trace does not see what loops and numpy write where it lies, and takes the stack of transforms for never empty.
+    """
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *upstream: Tensor | None) -> Gradients:
+        if torch.compiler.is_compiling():
+            run: Backward = torch.compiler.disable(backward)  # here, for it imports the compiler
+            return run(ctx, *upstream)
+        return backward(ctx, *upstream)
+
+    return wrapped
+
+
 def one_at_a_time(backward: Backward) -> Backward:
     """For the `backward` of a `torch.autograd.Function`: of a batch of gradients it is given one after the other.
 
@@ -31,6 +49,7 @@ def one_at_a_time(backward: Backward) -> Backward:
         RuntimeError: what comes from above is followed by another transform, such as `torch.func.grad`.
     """
 
+    @untraced
     @functools.wraps(backward)
     def wrapped(ctx: Any, *upstream: Tensor | None) -> Gradients:
         if _functorch.peek_interpreter_stack() is None and not any(map(_is_batch, upstream)):
