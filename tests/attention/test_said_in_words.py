@@ -23,6 +23,7 @@ CALLS = {
     "regard.MultiHeadAttention(16, 0)": "ConfigError: key_heads must divide heads, 1 at least; got heads=0, key_heads",
     "regard.MultiHeadAttention(16, 4, position='rotary')": "ConfigError: position= takes a part of kind rotate or "
     "bias, got 'rotary'; make it with regard.position(name, …)",
+    "regard.MultiHeadAttention.from_torch(torch.nn.Linear(4, 4))": "ConfigError: from_torch takes a torch.nn.Multihead",
     "turning(x, query_positions=torch.arange(5))": "ShapeError: positions must be (2, 5), (batch, positions), or serve "
     "all items as (1, 5); got (5,)",
     "turning(x[:, :4], query_positions=torch.arange(4))": "ShapeError: positions must be (2, 4)",

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from regard.attention.multihead import MultiHeadAttention, Projections
 from regard.attention.normalize import Softmax
 from regard.attention.score import ScaledDot
-from regard.errors import ConfigError
+from regard.errors import ConfigError, quoted
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -17,7 +17,10 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
 
     Raises:
         ConfigError: for add_bias_kv and add_zero_attn, which add a key that is not in the input.
+            Or for another module.
     """
+    if not isinstance(module, nn.MultiheadAttention):
+        raise ConfigError(f"from_torch takes a torch.nn.MultiheadAttention; it was {quoted(module)}")
     for option, given in (("add_bias_kv", module.bias_k is not None), ("add_zero_attn", module.add_zero_attn)):
         if given:
             raise ConfigError(
