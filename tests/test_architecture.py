@@ -124,6 +124,13 @@ def test_a_file_is_short_and_its_annotations_are_values(path):
     assert "from __future__ import annotations" not in text
 
 
+def test_loops_tests_and_benchmarks_are_short_too():
+    loops = [path for end in ("cpp", "hpp") for path in SOURCE.rglob(f"*.{end}")]
+    files = loops + [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in files}
+    assert len(loops) > 10 and {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
 def test_what_the_command_line_reads_first_needs_no_torch():
     files = SOURCE.glob("*/*settings.py")
     settings = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in files]

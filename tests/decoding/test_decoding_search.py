@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from searched import BEGIN, END, find, same, table
 from torch import nn
 
 from reference.search import TableDecoder, exhaustive, greedy, random_rule
@@ -13,37 +14,6 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError, ShapeError
 from regard.layers.decoder import State, Step
-
-BEGIN, END = 0, 1
-
-
-def find(rule, items, settings, *, columns=None, lengths=None, aligned=True, decoder=None, **options):
-    decoder = decoder or TableDecoder(rule, columns, aligned)
-    return search(
-        decoder, torch.tensor(items), len(items), begin=options.pop("begin", BEGIN), end=options.pop("end", END),
-        settings=settings, source_lengths=lengths, **options,
-    )  # fmt: skip
-
-
-def table(rows, default=None, weights=(1.0,)):
-    """A rule from {prefix without begin: probabilities}; the same for every item."""
-
-    def rule(item, prefix):
-        probabilities = rows.get(prefix[1:], default)
-        return [math.log(one) if one else -math.inf for one in probabilities], list(weights)
-
-    return rule
-
-
-def same(one, other):
-    assert [h.ids for h in one] == [h.ids for h in other]
-    assert [h.finished for h in one] == [h.finished for h in other]
-    for a, b in zip(one, other, strict=True):
-        assert a.score == pytest.approx(b.score, abs=1e-5)
-        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-5)
-        rows = torch.as_tensor(b.alignment, dtype=torch.float32).reshape(a.alignment.shape)
-        torch.testing.assert_close(a.alignment, rows, atol=1e-6, rtol=0)
-
 
 # Ids: 0 begin (never probable here), 1 end, 2 "a", 3 "b". Greedy takes a (.6) and loses; a beam of 2 finds b (.36).
 TRAP = {(): (0, 0.0, 0.6, 0.4), (2,): (0, 0.4, 0.3, 0.3), (3,): (0, 0.9, 0.05, 0.05)}
@@ -385,52 +355,6 @@ def test_a_prompt_equals_its_tokens_one_by_one():
     for [a], [b] in zip(whole, rest, strict=True):
         assert a.ids[1:] == b.ids
         torch.testing.assert_close(a.alignment[1:], b.alignment)
-
-
-def test_draws_follow_the_distribution():
-    """1,500 items: each share within 4.5 standard errors; temperature 2 flattens; the sum stays the model's own."""
-    probabilities = (0.0, 0.1, 0.2, 0.7)
-    rule = table({}, probabilities)
-    items = list(range(1500))
-    for temperature in (1.0, 2.0):
-        settings = SearchSettings(sample=True, temperature=temperature, max_length=1, seed=5)
-        found = find(rule, items, settings)
-        share = np.array(probabilities) ** (1 / temperature)
-        share /= share.sum()
-        drawn = np.bincount([h[0].ids[0] if h[0].ids else END for h in found], minlength=4) / len(items)
-        assert np.all(np.abs(drawn - share) <= 4.5 * np.sqrt(share * (1 - share) / len(items)))
-        assert found[0][0].log_probability == pytest.approx(
-            math.log(probabilities[(found[0][0].ids or [END])[0]]), abs=1e-5
-        )
-
-
-@pytest.mark.parametrize("cut, allowed", [
-    ({"top_k": 1}, {3}), ({"top_k": 2}, {2, 3}), ({"top_p": 0.45}, {3}), ({"top_p": 0.46}, {2, 3}),
-    ({"top_p": 0.75}, {2, 3}), ({"top_p": 0.76}, {2, 3, 4}), ({"top_k": 2, "top_p": 0.6}, {3}),
-    ({"top_p": 1.0}, {1, 2, 3, 4}),
-])  # fmt: skip
-def test_top_k_and_top_p(cut, allowed):
-    """Of (.05, .30, .45, .20) the fewest that reach p; after top-k 2, .45 is .6 of what is left."""
-    rule = table({}, (0, 0.05, 0.30, 0.45, 0.20))
-    found = find(rule, list(range(300)), SearchSettings(sample=True, max_length=1, **cut))
-    assert {h[0].ids[0] if h[0].ids else END for h in found} == allowed
-
-
-def test_draws_depend_on_seed_and_number_only():
-    rule = random_rule(choices=9, source=2, seed=4)
-
-    def ids(seed, items, indices):
-        settings = SearchSettings(sample=True, beam=3, n_best=3, max_length=6, seed=seed)
-        return [[h.ids for h in item] for item in find(rule, items, settings, indices=indices)]
-
-    assert ids(1, [5, 5], [0, 1]) == ids(1, [5, 5], [0, 1])
-    assert ids(1, [5], [1])[0] == ids(1, [5, 5], [0, 1])[1] != ids(1, [5], [0])[0]
-    assert ids(1, [5], [0]) != ids(2, [5], [0])
-
-
-def test_equal_draws_are_listed_once():
-    [found] = find(table({}, (0, 0.5, 0.5)), [0], SearchSettings(sample=True, beam=20, n_best=20, max_length=1))
-    assert sorted((h.ids, h.finished) for h in found) == [([], True), ([2], False)]
 
 
 def test_what_cannot_be_done_is_said_before_the_first_step():

@@ -97,3 +97,10 @@ def pairs(source_lengths=(5, 3, 1), target_lengths=(2, 5, 3)) -> Pairs:
     source[torch.arange(positions) >= lengths[:, None]] = 0
     targets[:, torch.arange(steps) >= target_lengths[:, None]] = 0
     return Pairs(source, lengths, targets[0], targets[1], target_lengths)
+
+
+def run(model, batch):
+    """Teacher-forced: memory, first state and the step over all target words."""
+    memory = model.encode(batch.source, batch.source_lengths)
+    state = model.decoder.start(memory, len(batch.source))
+    return memory, state, model.decoder.step(state, batch.target_in)
