@@ -5,6 +5,7 @@ and would make the time of whatever asks for much of it depend on the rows befor
 """
 
 import ctypes
+import gc
 import json
 import multiprocessing
 import os
@@ -99,6 +100,7 @@ def peak_mebibytes(side: Callable[[], Any]) -> float:
 
     def watched() -> int:
         # What earlier calls freed may still be held, and would serve this one unseen; and the highest mark is theirs.
+        gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
         Path("/proc/self/clear_refs").write_text("5")

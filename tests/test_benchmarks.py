@@ -1,5 +1,6 @@
 """The benchmarks run at toy size, and compare what is equal: both sides give one loss and one translation."""
 
+import gc
 import importlib.util
 import json
 import os
@@ -97,7 +98,8 @@ def ends(process: int) -> bool:
 
 
 WAITING = """
-import os, time, turns
+import os, signal, time, turns
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins deaf to it
 def row():
     def memory():
         print(os.getppid(), os.getpid(), flush=True)
@@ -114,10 +116,13 @@ def test_no_row_outlives_the_benchmark(number):
     """Ctrl-C that reaches the benchmark alone, and its death: the row's processes end, too."""
     environment = {**os.environ, "PYTHONPATH": str(FOLDER)}
     with subprocess.Popen([sys.executable, "-c", WAITING], env=environment, stdout=-1, stderr=-3, text=True) as child:
-        row, memory = map(int, child.stdout.readline().split())
-        child.send_signal(number)
-        assert child.wait(30) == -number
-        assert ends(row) and ends(memory)
+        try:
+            row, memory = map(int, child.stdout.readline().split())
+            child.send_signal(number)
+            assert child.wait(30) == -number
+            assert ends(row) and ends(memory)
+        finally:
+            child.kill()
 
 
 def test_rounds_and_rows_that_are_none_are_told(benchmarks):
@@ -280,6 +285,10 @@ def test_peak_memory_is_of_the_call_alone(benchmarks):
 
     held = torch.ones(2**22)  # 16 MiB, before the call
     assert 30 < turns.peak_mebibytes(lambda: held + torch.ones(2**22)) < 60  # two of that size within it
+    garbage = [torch.ones(2**22)]
+    garbage.append(garbage)  # so that it lasts until it is looked for
+    del garbage
+    assert 30 < turns.peak_mebibytes(lambda: (gc.collect(), held + torch.ones(2**22))) < 60
 
 
 def test_what_starting_takes(benchmarks, monkeypatch, capsys):
