@@ -22,7 +22,7 @@ from regard.attention.attend import attend
 from regard.attention.functional import additive_pairs
 from regard.attention.score import Additive
 from regard.kernels import additive, compiler
-from turns import alone, in_turns, peak_mebibytes, tell
+from turns import alone, beside_first, tell
 
 
 class Sizes(NamedTuple):
@@ -100,14 +100,8 @@ def compare(what: str, sizes: Sizes, backward: bool, rounds: int, memory: bool) 
         for ours, theirs in zip(result, results["naive"], strict=True):
             if not (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max() + 1e-6:
                 raise SystemExit(f"{what}, {sizes.name}: {name} and the broadcast differ")
-    seconds = in_turns(made, rounds)
-    row: dict[str, Any] = {"what": what, "row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:])}
-    row |= {"pass": "with backward" if backward else "forward", "naive ms": seconds["naive"]["processor"] * 1e3}
-    for name in list(made)[1:]:
-        row[f"{name} ratio"] = seconds[name]["processor"] / seconds["naive"]["processor"]
-    if memory:
-        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
-    return row
+    row = {"what": what, "row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:])}
+    return row | {"pass": "with backward" if backward else "forward"} | beside_first(made, rounds, memory)
 
 
 def main(arguments: list[str] | None = None) -> None:

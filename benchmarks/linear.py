@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.attention.linear import elu_plus_one, linear_attention
 from regard.kernels import compiler
 from regard.kernels import linear as kernel
-from turns import alone, in_turns, peak_mebibytes, tell
+from turns import alone, beside_first, tell
 
 
 class Work(NamedTuple):
@@ -93,14 +93,7 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
 
 
 def compare(work: Work, toy: bool, rounds: int, memory: bool) -> dict[str, Any]:
-    made = sides(work, toy)
-    seconds = in_turns(made, rounds)
-    row: dict[str, Any] = {"work": work.name, "torch ms": seconds["torch"]["processor"] * 1e3}
-    for name in list(made)[1:]:
-        row[f"{name} ratio"] = seconds[name]["processor"] / seconds["torch"]["processor"]
-    if memory:
-        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
-    return row
+    return {"work": work.name} | beside_first(sides(work, toy), rounds, memory)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -22,7 +22,7 @@ from regard.attention.local import LocalAttention
 from regard.attention.score import General, score
 from regard.kernels import compiler
 from regard.kernels import local as kernel
-from turns import alone, in_turns, peak_mebibytes, tell
+from turns import alone, beside_first, tell
 
 
 class Sizes(NamedTuple):
@@ -102,15 +102,9 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
 
 
 def compare(sizes: Sizes, backward: bool, rounds: int, memory: bool) -> dict[str, Any]:
-    made = sides(sizes, backward)
-    seconds = in_turns(made, rounds)
-    row: dict[str, Any] = {"row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:5])}
-    row |= {"pass": "with backward" if backward else "forward", "all keys ms": seconds["all keys"]["processor"] * 1e3}
-    for name in list(made)[1:]:
-        row[f"{name} ratio"] = seconds[name]["processor"] / seconds["all keys"]["processor"]
-    if memory:
-        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in made.items()}
-    return row
+    row = {"row": sizes.name, "sizes": "{}, {} × {}, {}".format(*sizes[1:5])}
+    row |= {"pass": "with backward" if backward else "forward"}
+    return row | beside_first(sides(sizes, backward), rounds, memory)
 
 
 def main(arguments: list[str] | None = None) -> None:

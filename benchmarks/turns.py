@@ -41,6 +41,16 @@ def in_turns(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
     }
 
 
+def beside_first(sides: Sides, rounds: int, memory: bool) -> dict[str, float]:
+    """Of a row: the first side's milliseconds, each other one's time by it, of the processor; and all peaks in MiB."""
+    taken = {name: kinds["processor"] for name, kinds in in_turns(sides, rounds).items()}
+    first, *others = taken
+    row = {f"{first} ms": 1000 * taken[first]} | {f"{name} ratio": taken[name] / taken[first] for name in others}
+    if memory:
+        row |= {f"{name} MiB": peak_mebibytes(side) for name, side in sides.items()}
+    return row
+
+
 def alone(make: Callable[..., Any], *arguments: Any) -> Any:
     """What a call gives in a child of this process; its `SystemExit` is raised here.
 
