@@ -23,6 +23,8 @@ CALLS = {
     "regard.MultiHeadAttention(16, 0)": "ConfigError: key_heads must divide heads, 1 at least; got heads=0, key_heads",
     "regard.MultiHeadAttention(16, 4, position='rotary')": "ConfigError: position= takes a part of kind rotate or "
     "bias, got 'rotary'; make it with regard.position(name, …)",
+    "regard.score('additive', query_dim=16, key_dim=16, hidden_dim=0)": "ConfigError: hidden_dim must be at least 1",
+    "regard.position('shaw', dim=0, clip=2)": "ConfigError: shaw: dim must be at least 1; got 0",
     "regard.MultiHeadAttention.from_torch(torch.nn.Linear(4, 4))": "ConfigError: from_torch takes a torch.nn.Multihead",
     "turning(x, query_positions=torch.arange(5))": "ShapeError: positions must be (2, 5), (batch, positions), or serve "
     "all items as (1, 5); got (5,)",

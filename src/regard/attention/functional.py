@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.checks import are_real
-from regard.errors import ShapeError
+from regard.errors import ConfigError, ShapeError
 from regard.kernels import additive as pairs
 from regard.kernels import inductor
 from regard.kernels.calls import is_plain
@@ -285,6 +285,13 @@ def check_positions(known: int, keys: int) -> None:
             f"this score knows {known} positions and was given {keys} keys; make it with positions={keys} or more, "
             "or use a score by content (additive, general, scaled_dot)"
         )
+
+
+def checked_size(name: str, size: int) -> int:
+    """A width that something is made of: 1 at least."""
+    if size < 1:
+        raise ConfigError(f"{name} must be at least 1; got {size}")
+    return size
 
 
 def check_width(what: str, tensor: Tensor, expected: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.functional import full_precision, wide
+from regard.attention.functional import checked_size, full_precision, wide
 from regard.attention.position import POSITIONS
 from regard.attention.score import Prepared, Score, score
 from regard.errors import ConfigError, ShapeError
@@ -36,7 +36,7 @@ class Shaw(Score):
         super().__init__()
         if clip < 0:
             raise ConfigError(f"shaw: clip must be 0 or more, got {clip}")
-        self.score = _made(score)
+        dim, self.score = checked_size("shaw: dim", dim), _made(score)
         self.clip, self.scale = clip, 1.0 / math.sqrt(dim) if scale is None else scale
         self.weight = nn.Parameter(torch.empty(2 * clip + 1, dim).normal_(std=0.02))
 

@@ -21,6 +21,7 @@ from regard.attention.functional import (
     check_heads,
     check_previous,
     check_width,
+    checked_size,
     dot,
     feed_forward,
     located_pairs,
@@ -218,9 +219,8 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
         super().__init__()
-        self.query_dim, self.key_dim, self.hidden_dim = query_dim, key_dim, hidden_dim
-        self.query_weight = _matrix(hidden_dim, query_dim)
-        self.key_weight = _matrix(hidden_dim, key_dim)
+        self.query_dim, self.key_dim, self.hidden_dim = query_dim, key_dim, checked_size("hidden_dim", hidden_dim)
+        self.query_weight, self.key_weight = _matrix(hidden_dim, query_dim), _matrix(hidden_dim, key_dim)
         self.vector = nn.Parameter(torch.empty(hidden_dim))
         nn.init.uniform_(self.vector, -1 / math.sqrt(hidden_dim), 1 / math.sqrt(hidden_dim))
 

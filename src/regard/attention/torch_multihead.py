@@ -16,8 +16,8 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         module: with any kdim, vdim, bias and dropout. Its weights are copied.
 
     Raises:
-        ConfigError: for add_bias_kv and add_zero_attn, which add a key that is not in the input.
-            Or for another module.
+        ConfigError: for another module, and for add_bias_kv and add_zero_attn, which add a key that is not in the
+            input.
     """
     if not isinstance(module, nn.MultiheadAttention):
         raise ConfigError(f"from_torch takes a torch.nn.MultiheadAttention; it was {quoted(module)}")
