@@ -32,7 +32,7 @@ lowest:
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 --dist worksteal
 
 docs: .venv/.installed
-	$(BIN)/python -m regard.attention.family_page docs
+	$(BIN)/python -m regard.attention.family.page docs
 	$(BIN)/python -m regard.worked.page docs
 
 # JoeyNMT asks for an old protobuf, which nothing here would use; so it comes without what it asks for.

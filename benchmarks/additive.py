@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from regard.attention.attend import attend
-from regard.attention.functional import additive_pairs
-from regard.attention.score import Additive
-from regard.kernels import additive, compiler
+from regard.attention.parts.functional import additive_pairs
+from regard.attention.parts.score import Additive
+from regard.kernels.additive import additive
+from regard.kernels.native import compiler
 from turns import alone, beside_first, tell
 
 
@@ -88,7 +89,7 @@ def in_turn(what: str, sizes: Sizes, backward: bool) -> dict[str, Side]:
         return side
 
     sides = {"naive": measured(naive, lambda name: None), "torch": measured(ours, lambda name: None)}
-    if compiler.library("additive") is not None:
+    if compiler.library("additive/additive") is not None:
         sides["compiled"] = measured(ours, compiler.library)
     return sides
 

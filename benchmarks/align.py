@@ -15,15 +15,15 @@ from pathlib import Path
 
 from eflomal import Aligner
 
-from regard.data.corpus import read_corpus
-from regard.data.pairs import Links, Pair
-from regard.data.pharaoh import read_pharaoh
-from regard.data.settings import CorpusSettings
-from regard.data.units import words_counted
+from regard.data.pairs.corpus import read_corpus
+from regard.data.pairs.pairs import Links, Pair
+from regard.data.pairs.pharaoh import read_pharaoh
+from regard.data.pairs.settings import CorpusSettings
+from regard.data.text.units import words_counted
 from regard.metrics.alignment import AlignmentScores, alignment_scores
 from regard.metrics.symmetrize import SYMMETRIZATIONS
-from regard.tasks.align import align
-from regard.tasks.load import load
+from regard.tasks.core.load import load
+from regard.tasks.translation.align import align
 
 Directions = tuple[list[Links], list[Links]]
 

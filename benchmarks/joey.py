@@ -13,9 +13,9 @@ from joeynmt.encoders import RecurrentEncoder
 from joeynmt.model import Model
 from torch import Tensor
 
-from regard.data.batching import TextBatch
-from regard.data.vocabulary import BEGIN, END, PADDING
-from regard.models.recurrent import RecurrentTranslator
+from regard.data.pairs.batching import TextBatch
+from regard.models.seq2seq.recurrent import RecurrentTranslator
+from regard.vocabulary import BEGIN, END, PADDING
 
 ATTENTION = {"additive": "bahdanau", "general": "luong"}
 

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.stream import WindowBatches
+from regard.data.text.stream import WindowBatches
 from regard.layers.objective import Objective
-from regard.models.transformer import TransformerLanguageModel
-from regard.models.transformer_settings import TransformerLanguageSettings
+from regard.models.transformer.settings import TransformerLanguageSettings
+from regard.models.transformer.transformer import TransformerLanguageModel
 from regard.training.optimizer import make_optimizer
-from regard.training.processes import Processes
+from regard.training.processes.processes import Processes
 from regard.training.settings import TrainingSettings
 from regard.training.update import Updater
 from turns import in_turns, tell

@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.linear import elu_plus_one, linear_attention
-from regard.kernels import compiler
-from regard.kernels import linear as kernel
+from regard.attention.modules.linear import elu_plus_one, linear_attention
+from regard.kernels.linear import linear as kernel
+from regard.kernels.native import compiler
 from turns import alone, beside_first, tell
 
 
@@ -76,7 +76,7 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
         "torch": run(lambda *three: F.scaled_dot_product_attention(*three, is_causal=work.causal)),
         "parts": run(ours, lambda name: None),
     }
-    if compiler.library("linear") is not None:
+    if compiler.library("linear/linear") is not None:
         made["compiled"] = run(ours)
     some = [tensor.detach()[..., :CHECKED, :].clone().requires_grad_() for tensor in inputs]
     part = given[..., :CHECKED, :]

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.local import LocalAttention
-from regard.attention.score import General, score
-from regard.kernels import compiler
-from regard.kernels import local as kernel
+from regard.attention.modules.local import LocalAttention
+from regard.attention.parts.score import General, score
+from regard.kernels.local import local as kernel
+from regard.kernels.native import compiler
 from turns import alone, beside_first, tell
 
 
@@ -91,7 +91,7 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
         "all keys": run(lambda: all_keys(made, *inputs, lengths), compiler.library),
         "torch": run(ours, lambda name: None),
     }
-    if compiler.library("local") is not None:
+    if compiler.library("local/local") is not None:
         each["compiled"] = run(ours, compiler.library)
     results = {name: side() for name, side in each.items()}
     for name, result in results.items():

@@ -18,12 +18,12 @@ import torch
 from joeynmt.search import beam_search
 
 import joey
-from regard.data.batching import pad
-from regard.data.lines import read_lines
-from regard.data.vocabulary import BEGIN, END, PADDING
+from regard.data.pairs.batching import pad
+from regard.data.text.lines import read_lines
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
-from regard.models.recurrent import RecurrentTranslator
+from regard.models.seq2seq.recurrent import RecurrentTranslator
+from regard.vocabulary import BEGIN, END, PADDING
 from translators import VARIANTS, Sizes, translator
 from turns import in_turns, tell
 

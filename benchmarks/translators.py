@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from regard.data.batching import TextBatches
+from regard.data.pairs.batching import TextBatches
 from regard.layers.objective import Objective
-from regard.models.recurrent import RecurrentTranslator
-from regard.models.settings import RecurrentSettings
+from regard.models.seq2seq.recurrent import RecurrentTranslator
+from regard.models.seq2seq.settings import RecurrentSettings
 from regard.training.optimizer import make_optimizer
-from regard.training.processes import Processes
+from regard.training.processes.processes import Processes
 from regard.training.settings import TrainingSettings
 from regard.training.update import Updater
 from turns import in_turns, peak_mebibytes

@@ -2,6 +2,6 @@
 
 import pytest
 
-from regard.kernels import compiler
+from regard.kernels.native import compiler
 
 needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="no C++ compiler is here, or loops are off")

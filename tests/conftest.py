@@ -2,21 +2,18 @@
 
 import os
 import random
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "attention")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Beartype draws which element of a list it looks at; not from the generator whose place a resumed run must find again.
 with patch("random.getrandbits", random.Random(0).getrandbits):
-    import beartype  # noqa: F401
+    import tests.typecheck  # noqa: F401
 
 from jaxtyping import install_import_hook  # noqa: E402
 
 # The hook must be in place before regard's modules are imported, so nothing above imports them.
-_hook = install_import_hook("regard", "typecheck.checked")
+_hook = install_import_hook("regard", "tests.typecheck.checked")
 
 
 def pytest_collection_modifyitems(items):

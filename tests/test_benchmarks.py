@@ -140,8 +140,8 @@ def test_rounds_and_rows_that_are_none_are_told(benchmarks):
 def test_additive_attention_beside_the_broadcast(benchmarks, capsys):
     """Each row: the broadcast's time, the ratio of each other side, and the peak of all; both passes."""
     import additive
-    from regard.kernels import additive as kernel
-    from regard.kernels import compiler
+    from regard.kernels.additive import additive as kernel
+    from regard.kernels.native import compiler
 
     additive.main(["--quick", "--json"])
     told = json.loads(capsys.readouterr().out)
@@ -215,7 +215,9 @@ def test_scaling_knows_slopes_and_stops_before_memory_ends(benchmarks, monkeypat
 @pytest.mark.parametrize("name", ["linear", "local"])
 def test_linear_and_local_attention_beside_what_they_replace(benchmarks, capsys, name):
     """A row each, and what the benchmark puts in the compiler's place is gone."""
-    from regard.kernels import compiler, linear, local
+    from regard.kernels.linear import linear
+    from regard.kernels.local import local
+    from regard.kernels.native import compiler
 
     benchmark = importlib.import_module(name)
     benchmark.main(["--quick", "--json"])

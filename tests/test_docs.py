@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from regard.attention.family import family
+from regard.attention.family.family import family
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

@@ -3,16 +3,16 @@
 import pytest
 
 from regard.data.algorithms.problem import read_rows
-from regard.data.babi import Line, Story
-from regard.data.conllu import TaggedSentence
-from regard.data.labelled import Labelled, labels_of
-from regard.data.pharaoh import parse_pharaoh
-from regard.data.questions import questions_of
-from regard.data.story_batches import Vocabulary
-from regard.data.units import normalize
+from regard.data.labelled.conllu import TaggedSentence
+from regard.data.labelled.labelled import Labelled, labels_of
+from regard.data.pairs.pharaoh import parse_pharaoh
+from regard.data.reading.babi import Line, Story
+from regard.data.reading.questions import questions_of
+from regard.data.reading.story_batches import Vocabulary
+from regard.data.text.units import normalize
 from regard.errors import DataError, a_few, cut, nearest, quoted
-from regard.tasks.classification_data import numbered
-from regard.tasks.tagging_data import Tags
+from regard.tasks.classification.data import numbered
+from regard.tasks.tagging.data import Tags
 
 LONG = "x" * 5000
 

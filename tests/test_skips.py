@@ -61,7 +61,10 @@ def marked(tree: ast.Module, aliases: Aliases) -> set[tuple[str, str]]:
 
 def in_the_tests() -> set[tuple[str, str]]:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TESTS.rglob("*.py"))}
-    shared = {path.stem: aliases_of(tree, {}) for path, tree in trees.items()}
+    shared = {
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts): aliases_of(tree, {})
+        for path, tree in trees.items()
+    }
     found = set()
     for path, tree in trees.items():
         if path == Path(__file__):  # it only speaks of marks

@@ -15,43 +15,47 @@ _HOME = {
     "explain": "regard.attention.attend",
     "score": "regard.attention.attend",
     "normalizer": "regard.attention.attend",
-    "position": "regard.attention.position",
-    "preset": "regard.attention.presets",
+    "position": "regard.attention.parts.position",
+    "preset": "regard.attention.modules.presets",
     "record": "regard.attention.record",
-    "family": "regard.attention.family",
-    "MultiHeadAttention": "regard.attention.multihead",
-    "LocalAttention": "regard.attention.local",
-    "LearnedQueries": "regard.attention.pooling",
-    "linear_attention": "regard.attention.linear",
-    "positions": "regard.attention.position",
-    "load": "regard.tasks.load",
-    "ensemble": "regard.tasks.ensemble",
+    "family": "regard.attention.family.family",
+    "MultiHeadAttention": "regard.attention.modules.multihead",
+    "LocalAttention": "regard.attention.modules.local",
+    "LearnedQueries": "regard.attention.modules.pooling",
+    "linear_attention": "regard.attention.modules.linear",
+    "positions": "regard.attention.parts.position",
+    "load": "regard.tasks.core.load",
+    "ensemble": "regard.tasks.translation.ensemble",
 }
-_ROOMS = {"errors": "regard.errors", "masks": "regard.attention.masks", "refocus": "regard.attention.refocus"}
+_ROOMS = {
+    "errors": "regard.errors",
+    "masks": "regard.attention.parts.masks",
+    "refocus": "regard.attention.parts.refocus",
+}
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 
 if TYPE_CHECKING:
     from regard import errors as errors
-    from regard.attention import masks as masks
-    from regard.attention import refocus as refocus
-    from regard.attention.attend import Attended as Attended
-    from regard.attention.attend import Attention as Attention
-    from regard.attention.attend import attend as attend
-    from regard.attention.attend import explain as explain
-    from regard.attention.family import family as family
-    from regard.attention.linear import linear_attention as linear_attention
-    from regard.attention.local import LocalAttention as LocalAttention
-    from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
-    from regard.attention.normalize import normalizer as normalizer
-    from regard.attention.pooling import LearnedQueries as LearnedQueries
-    from regard.attention.position import position as position
-    from regard.attention.position import positions as positions
-    from regard.attention.presets import preset as preset
+    from regard.attention.attend import (
+        Attended as Attended,
+        Attention as Attention,
+        attend as attend,
+        explain as explain,
+    )
+    from regard.attention.family.family import family as family
+    from regard.attention.modules.linear import linear_attention as linear_attention
+    from regard.attention.modules.local import LocalAttention as LocalAttention
+    from regard.attention.modules.multihead import MultiHeadAttention as MultiHeadAttention
+    from regard.attention.modules.pooling import LearnedQueries as LearnedQueries
+    from regard.attention.modules.presets import preset as preset
+    from regard.attention.parts import masks as masks, refocus as refocus
+    from regard.attention.parts.normalize import normalizer as normalizer
+    from regard.attention.parts.position import position as position, positions as positions
+    from regard.attention.parts.score import score as score
     from regard.attention.record import record as record
-    from regard.attention.score import score as score
-    from regard.tasks.ensemble import ensemble as ensemble
-    from regard.tasks.load import load as load
+    from regard.tasks.core.load import load as load
+    from regard.tasks.translation.ensemble import ensemble as ensemble
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,12 @@
 """What a call that cannot be made says of it: every shape, and the nearest name."""
 
 import pytest
-from parts import tensors
 
 import regard
-from plain import run_plain
 from regard.attention.attend import attend
 from regard.errors import ConfigError
+from tests.attention.registered_parts import tensors
+from tests.plain import run_plain
 
 
 def test_shape_errors_show_every_shape():

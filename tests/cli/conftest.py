@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.app import app
-from regard.data.phrases import phrases
+from regard.data.synthetic.phrases import phrases
 
 TINY = [
     "data.tokenizer=words",

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from reference.search import TableDecoder
 from regard.decoding.search import search
+from tests.reference.search import TableDecoder
 
 BEGIN, END = 0, 1
 

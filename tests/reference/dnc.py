@@ -80,7 +80,7 @@ class Memory:
         self.read = [[0.0] * slots for _ in range(reads)]
 
     def step(self, told: Vector, frees: bool = True) -> Rows:
-        """What the heads read after one step with the interface vector `told`, laid out as in `kernels/computer.py`."""
+        """What the heads read after one step with the interface vector `told`, as in `kernels/memory/computer.py`."""
         reads, width = len(self.read), len(self.slots[0])
         left = iter(told)
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from reference.positions import sinusoid, t5_bucket, turn
+from tests.reference.positions import sinusoid, t5_bucket, turn
 
 
 def affine(linear, x: Tensor) -> Tensor:

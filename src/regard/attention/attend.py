@@ -6,14 +6,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attended import Attended
-from regard.attention.call import Call, NormalizerLike, RefocusLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.cost import Cost, costs
-from regard.attention.masks import MaskLike
-from regard.attention.normalize import normalizer as normalizer
-from regard.attention.refusals import refuse
-from regard.attention.score import Prepared, Score
-from regard.attention.score import score as score
-from regard.attention.walk import walk
+from regard.attention.call.call import (
+    Call,
+    NormalizerLike,
+    RefocusLike,
+    ScoreLike,
+    as_normalizer,
+    as_score,
+    checked_dropout,
+)
+from regard.attention.call.refusals import refuse
+from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.normalize import normalizer as normalizer
+from regard.attention.parts.score import Prepared, Score, score as score
+from regard.attention.paths.cost import Cost, costs
+from regard.attention.paths.walk import walk
 from regard.errors import ConfigError
 
 __all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]

@@ -15,8 +15,8 @@ from regard.cli.pairing import Columns, Out, Separator, Source, Target, Tsv, pai
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.tasks.align import Aligned
-    from regard.tasks.translator import Translator
+    from regard.tasks.translation.align import Aligned
+    from regard.tasks.translation.predictor import Translator
 
 Reverse = Annotated[
     Path | None, typer.Option("--reverse", help="A run of the other direction, to join both.", show_default=False)
@@ -91,7 +91,7 @@ def align(
     --posterior asks what the model really used: the weights before a word is known, times how well each source position
     alone explains the word.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     if symmetrize is not None and reverse is None:
         raise ConfigError("--symmetrize joins two directions: name a run of the other one with --reverse RUN")
@@ -106,8 +106,8 @@ def align(
             config_of(folder, "translation")
     joined = symmetrize or ("grow-diag-final" if reverse is not None else None)
 
-    from regard.tasks.align import align as align_pairs
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
+    from regard.tasks.translation.align import align as align_pairs
 
     forward = load(run, threads=threads)
     backward = None if reverse is None else load(reverse, threads=threads)
@@ -115,8 +115,8 @@ def align(
         warn(f"{reverse} reads and writes with the vocabularies of {run}; --reverse takes a run of the other direction")
     true = None
     if gold is not None:
-        from regard.data.pairs import Pair
-        from regard.data.pharaoh import with_links
+        from regard.data.pairs.pairs import Pair
+        from regard.data.pairs.pharaoh import with_links
 
         given = [Pair(one, other, "the pairs", line) for line, (one, other) in enumerate(pairs, start=1)]
         if not given:
@@ -137,7 +137,7 @@ def align(
     else:
         kept = list(told)
     if true is not None:
-        from regard.tasks.align import measure
+        from regard.tasks.translation.align import measure
 
         scores = {name: value._asdict() for name, value in measure(kept, true).items()}
         if format == "jsonl":
@@ -174,7 +174,7 @@ def _rates(scores: dict[str, Any]) -> list[str]:
 
 
 def _shown(one: "Aligned", line: int, joined: str | None, first: int, format: str, soft: bool) -> str:
-    from regard.data.pharaoh import format_pharaoh
+    from regard.data.pairs.pharaoh import format_pharaoh
 
     links = one.links(joined)
     if format == "pharaoh":

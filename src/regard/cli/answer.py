@@ -13,10 +13,10 @@ from regard.cli.inputs import STANDARD_INPUT, file_of, is_folder, lines_of
 from regard.errors import ConfigError, cut
 
 if TYPE_CHECKING:
-    from regard.data.babi import Story
-    from regard.data.questions import Question as Asked
-    from regard.tasks.answerer import Answered
-    from regard.tasks.span_answerer import Found
+    from regard.data.reading.babi import Story
+    from regard.data.reading.questions import Question as Asked
+    from regard.tasks.reading.spans.predictor import Found
+    from regard.tasks.reading.stories.predictor import Answered
 
 Stories = Annotated[
     str | None,
@@ -66,7 +66,7 @@ def answer(
     A reader that points (model.kind=span) answers with words of the text as they stand there, and nothing where the
     text does not answer, if it was trained on such questions. It cuts nothing.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     named = _named(stories, story, question)
     points = config_of(run, "reading").get("model", {}).get("kind") == "span"
@@ -77,7 +77,7 @@ def answer(
 
 def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -> None:
     """Answers of a reader that tells a word."""
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     shortened = False
     for number, one in enumerate(load(run, threads=threads).answer(stories), start=1):
@@ -91,7 +91,7 @@ def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -
 
 def _point(run: Path, questions: "list[Asked]", format: str, threads: int | None) -> None:
     """Answers of a reader that points; of a single one it is said where it stands."""
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     answerer = load(run, threads=threads)
     found = answerer.answer(questions)
@@ -125,29 +125,29 @@ def _text(story: str) -> tuple[str, str]:
 
 
 def _story(story: str, question: str | None) -> "Story":
-    from regard.tasks.answerer import story_of
+    from regard.tasks.reading.stories.predictor import story_of
 
     text, place = _text(story)
     return story_of(text, None if question is None else typed(question), place)
 
 
 def _question(story: str, question: str | None) -> "Asked":
-    from regard.data.questions import question_of
+    from regard.data.reading.questions import question_of
 
     text, place = _text(story)
     return question_of(text, None if question is None else typed(question), place)
 
 
 def _stories(given: str) -> "list[Story]":
-    from regard.data.babi import parse_stories
+    from regard.data.reading.babi import parse_stories
 
     return list(parse_stories(list(lines_of(given)), STANDARD_INPUT if given == "-" else given, answered=False))
 
 
 def _questions(given: str) -> "list[Asked]":
-    from regard.data.lines import ending_of
-    from regard.data.questions import questions_of
-    from regard.data.squad import read_squad
+    from regard.data.reading.questions import questions_of
+    from regard.data.reading.squad import read_squad
+    from regard.data.text.lines import ending_of
 
     if ending_of(given) == ".json":
         return [one for group in read_squad(given, told=False) for one in group]

@@ -33,8 +33,8 @@ def average(runs: Runs, out_: Out, last: Last = None) -> None:
     Of one run its last checkpoints, of which training.keep decides how many there are; of several their best weights,
     if they began alike (one seed, model and vocabulary). The new run translates as any does, but cannot be trained on.
     """
-    from regard.tasks.average import average as make
-    from regard.tasks.runs import AVERAGED
+    from regard.tasks.core.runs import AVERAGED
+    from regard.tasks.experiments.average import average as make
 
     made = make(runs, out_, last)
     for one in made[AVERAGED]:

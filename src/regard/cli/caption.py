@@ -15,7 +15,7 @@ from regard.cli.inputs import STANDARD_INPUT, refuse_input, standard_input
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.tasks.captioner import Seen
+    from regard.tasks.captioning.predictor import Seen
 
 Images = Annotated[
     list[Path],
@@ -68,8 +68,8 @@ def caption(
     .npy and .safetensors. One picture in is one line out, in order. Of a file that is none the line is empty (in
     jsonl it has an `error`), a message names it, and the exit code is 1.
     """
-    from regard.tasks.load import load
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.load import load
+    from regard.tasks.core.runs import config_of
     from regard.views.write import check_ending
 
     if looks and format != "jsonl":
@@ -85,7 +85,7 @@ def caption(
         _watched(load(run, threads=threads).stream(paths, beam), seen if draw else None), format, looks, out_
     )
     if seen:
-        from regard.tasks.captioning_view import captions_view
+        from regard.tasks.captioning.view import captions_view
         from regard.views.write import write
 
         view = captions_view(seen)

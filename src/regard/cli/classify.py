@@ -12,7 +12,7 @@ from regard.cli.inputs import Input, at_once, lines_of
 from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
-    from regard.tasks.classifier import Verdict
+    from regard.tasks.classification.predictor import Verdict
 
 Format = Annotated[
     Literal["tsv", "jsonl"],
@@ -39,13 +39,13 @@ def classify(
     has no label, and its line out is empty. A line longer than the model's limit is cut with a warning that names it,
     and the exit code is 1.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     config_of(run, "classification")
     given = typed(text)
     lines = lines_of(given)
 
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     told = load(run, threads=threads).stream(lines, batch, at_once(given, batch))
     one_a_line(told, lambda verdict: _written(verdict, format))

@@ -13,7 +13,7 @@ from regard.cli.searching import Beam, search_from
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.tasks.significance import Comparison
+    from regard.tasks.experiments.significance import Comparison
 
 Systems = Annotated[
     list[Path],
@@ -73,7 +73,7 @@ def compare(
     if files := [path for path in systems if path.is_file()]:
         raise ConfigError(f"{files[0]} is a file; to compare outputs give their translations too: --target FILE")
 
-    from regard.tasks.compare import summaries
+    from regard.tasks.experiments.compare import summaries
 
     told = summaries(systems)
     if format == "json":
@@ -103,12 +103,12 @@ def _test(
         raise ConfigError(f"{runs[0]} has to translate something: give --source too")
     searches = {path: search_from(path, beam=beam) for path in runs}  # all checked before the first one translates
 
-    from regard.data.lines import read_lines
-    from regard.data.pairs import read_pairs
+    from regard.data.pairs.pairs import read_pairs
+    from regard.data.text.lines import read_lines
     from regard.metrics.significance import SEED
-    from regard.tasks.load import load
-    from regard.tasks.significance import compare_outputs
-    from regard.tasks.translation_evaluation import case_notes
+    from regard.tasks.core.load import load
+    from regard.tasks.experiments.significance import compare_outputs
+    from regard.tasks.translation.evaluation import case_notes
 
     if source is None:
         sources, references = [], read_lines(target)

@@ -34,12 +34,12 @@ def demo(
     It takes two to three minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
     learned: nobody tells the model which word belongs to which.
     """
-    from regard.tasks.runs import refuse_taken
+    from regard.tasks.core.runs import refuse_taken
 
     folder = out_ or _free(to)
     refuse_taken(folder)  # before anything is announced
     say(f"Learning to translate English dates, times, prices and numbers (en → {to}). It takes two to three minutes.")
-    from regard.tasks import demo as task
+    from regard.tasks.experiments import demo as task
 
     done = task.demo(to, folder, seed=seed, epochs=epochs, threads=threads, progress=progress(), say=notice)
 
@@ -50,7 +50,7 @@ def demo(
         f"looking along the diagonal {baselines['diagonal']:.3f}, a random word each {baselines['uniform']:.3f}"
     )
     out()
-    from regard.views.terminal import terminal
+    from regard.views.terminal.terminal import terminal
     from regard.views.write import write
 
     view = task.some_alignments(done.evaluation, _SHOWN)

@@ -16,7 +16,7 @@ from regard.errors import ConfigError
 from regard.files import refuse_folder, write_atomically
 
 if TYPE_CHECKING:
-    from regard.tasks.evaluation import Evaluation
+    from regard.tasks.core.evaluation import Evaluation
 
 _FORMATS = {"bleu": ".2f", "chrf": ".2f", "perplexity": ".2f", "entropy": ".2f", "exact": ".4f", "aer": ".4f"}
 
@@ -88,7 +88,7 @@ def evaluate(
     Runs of other tasks are tested on the data that KEY=VALUE says, or on what they held out; --format and --threads
     are for all tasks, the other options for translation.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     task = str(config_of(run).get("task"))
     if task != "translation":
@@ -113,12 +113,11 @@ def evaluate(
         run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
     )
 
-    from regard.data.corpus import read_corpus
-    from regard.data.settings import CorpusSettings
-    from regard.tasks.config import check
-    from regard.tasks.evaluations import keep_evaluation
-    from regard.tasks.translation_evaluation import evaluate as measure
-    from regard.tasks.translation_evaluation import held_out
+    from regard.data.pairs.corpus import read_corpus
+    from regard.data.pairs.settings import CorpusSettings
+    from regard.tasks.core.config import check
+    from regard.tasks.core.evaluations import keep_evaluation
+    from regard.tasks.translation.evaluation import evaluate as measure, held_out
 
     if files:
         tree = {
@@ -156,17 +155,17 @@ def _evaluate_other(
     task: str, run: Path, settings: list[str], given: list[str], threads: int | None, format: str
 ) -> None:
     """A run of any task but translation, whose test data are its own settings."""
-    from regard.tasks.config import check, leaves, parse_assignments
-    from regard.tasks.settings import settings_of
+    from regard.tasks.core.config import check, leaves, parse_assignments
+    from regard.tasks.core.settings import settings_of
 
     own = ("--format", "--threads", "--debug", "--quiet")
     if others := [option for option in given if option not in own]:
         raise ConfigError(f"{others[0]} is for translation, and {run} is a run of {task}: write KEY=VALUE")
     tested = check(settings_of(task).tests, parse_assignments(settings)).model_dump(mode="json", exclude_unset=True)
 
-    from regard.tasks.evaluations import keep_evaluation
-    from regard.tasks.load import load
-    from regard.tasks.task import find_task
+    from regard.tasks.core.evaluations import keep_evaluation
+    from regard.tasks.core.load import load
+    from regard.tasks.core.task import find_task
 
     result = find_task(task).evaluate(load(run, threads=threads), run, tested)
     for note in result.notes:

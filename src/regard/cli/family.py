@@ -32,7 +32,7 @@ def family(name: Name = None, lang: Language = "en", write: Write = None) -> Non
     elif write is None:
         _print_table(lang)
     else:
-        from regard.attention.family_page import markdown
+        from regard.attention.family.page import markdown
         from regard.files import write_atomically
 
         page = markdown(lang).rstrip("\n")
@@ -44,7 +44,7 @@ def family(name: Name = None, lang: Language = "en", write: Write = None) -> Non
 
 
 def _print_table(lang: str) -> None:
-    from regard.attention.family import family as systems
+    from regard.attention.family.family import family as systems
 
     heads = {"en": "name system score mask normalize refocus read", "zh": "名称 系统 打分 掩码 归一化 再聚焦 读取"}[
         lang
@@ -58,7 +58,7 @@ def _print_table(lang: str) -> None:
 
 
 def _print_system(name: str, lang: str) -> None:
-    from regard.attention.family import family as systems
+    from regard.attention.family.family import family as systems
 
     known = {system.name: system for system in systems()}
     if name not in known:

@@ -12,7 +12,7 @@ from regard.cli.inputs import at_once, lines_of
 from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
-    from regard.tasks.filler import Filled
+    from regard.tasks.masked.predictor import Filled
 
 Input = Annotated[
     str, typer.Argument(metavar="TEXT|FILE|-", help="A text with [MASK] in it, a file, or - for standard input.")
@@ -48,13 +48,13 @@ def fill(
     the line are still hidden. A line without a gap stays as it is. A line longer than the model's limit is not filled,
     with a warning that names it, and the exit code is 1.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     config_of(run, "masked")
     given = typed(text)
     lines = lines_of(given)
 
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     told = load(run, threads=threads).stream(lines, top=top, batch=batch, chunk=at_once(given, batch))
     one_a_line(told, _written if format == "jsonl" else lambda filled: filled.filled)

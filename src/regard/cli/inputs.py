@@ -13,7 +13,7 @@ from regard.cli.console import typed, warn
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.data.lines import ByteStream
+    from regard.data.text.lines import ByteStream
 
 STANDARD_INPUT = "standard input"
 Input = Annotated[
@@ -31,7 +31,7 @@ def lines_of(given: str) -> Iterator[str]:
         DataError: what looks like a file's name is none, or it names a folder; to translate a name, it can be piped.
         ConfigError: the text holds a line break.
     """
-    from regard.data.lines import decode_lines, iterate_lines
+    from regard.data.text.lines import decode_lines, iterate_lines
 
     if given == "-":
         return decode_lines(standard_input(), STANDARD_INPUT)
@@ -66,7 +66,7 @@ def is_folder(given: str) -> bool:
 
 def file_of(given: str) -> Path | None:
     """The file that is read for a name: one of that name, or the archive that it goes into; None for a text."""
-    from regard.data.archives import archive_of
+    from regard.data.text.archives import archive_of
 
     if given == "-":
         return None
@@ -109,7 +109,7 @@ def one_line(given: str) -> str:
     Raises:
         ConfigError: there is a line break in it, or standard input has not exactly one line.
     """
-    from regard.data.lines import decode_lines
+    from regard.data.text.lines import decode_lines
 
     if given == "-":
         lines = list(decode_lines(standard_input(), STANDARD_INPUT))

@@ -10,7 +10,7 @@ from regard.cli.command import FAILED
 from regard.cli.console import out, warn
 
 if TYPE_CHECKING:
-    from regard.tasks.translator import Translation
+    from regard.tasks.translation.predictor import Translation
 
 Lines = list[str]
 
@@ -121,7 +121,7 @@ def _n_best(translation: "Translation", align: str) -> Lines:
 
 
 def _links(translation: "Translation", place: int, align: str) -> str:
-    from regard.data.pharaoh import format_pharaoh
+    from regard.data.pairs.pharaoh import format_pharaoh
 
     return f" ||| {format_pharaoh(set(translation.links(place)))}" if align == "words" else ""
 

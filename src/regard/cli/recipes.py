@@ -65,10 +65,10 @@ def reproduce(
     numbers = whole_numbers("--seeds", seeds)
 
     from regard.cli.evaluate import print_evaluation
-    from regard.tasks.experiment import locate
-    from regard.tasks.ledger import find
-    from regard.tasks.reproduce import reproduce as run_recipe
-    from regard.tasks.task import find_task
+    from regard.tasks.core.task import find_task
+    from regard.tasks.experiments.experiment import locate
+    from regard.tasks.experiments.ledger import find
+    from regard.tasks.experiments.reproduce import reproduce as run_recipe
 
     recipe = find(name)
     locate(recipe, data, unverified=unverified, warn=warn)
@@ -100,7 +100,7 @@ def reproduce(
 
 def _show(view: "View", folder: Path) -> None:
     """A few examples of what the last seed's model does, in the terminal and as one page."""
-    from regard.views.terminal import terminal
+    from regard.views.terminal.terminal import terminal
     from regard.views.write import write
 
     out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
@@ -109,7 +109,7 @@ def _show(view: "View", folder: Path) -> None:
 
 
 def _print_ledger() -> None:
-    from regard.tasks.ledger import shipped
+    from regard.tasks.experiments.ledger import shipped
 
     rows = []
     for recipe in shipped():
@@ -123,8 +123,8 @@ def _print_ledger() -> None:
 
 
 def _print_recipe(name: str) -> None:
-    from regard.tasks.config import one_line
-    from regard.tasks.ledger import find
+    from regard.tasks.core.config import one_line
+    from regard.tasks.experiments.ledger import find
 
     recipe = find(name)
     published = "none" if recipe.published.value is None else f"{recipe.published.value:g}"

@@ -11,7 +11,7 @@ from regard.cli.console import say, warn
 from regard.cli.pairing import Columns, Out, Separator, Source, Target, Tsv, pairs_of, written
 
 if TYPE_CHECKING:
-    from regard.tasks.translator import Reading
+    from regard.tasks.translation.predictor import Reading
 
 Tokens = Annotated[bool, typer.Option("--tokens", help="Show each piece with its own log-probability, too.")]
 Format = Annotated[
@@ -48,13 +48,13 @@ def score(
     mark, as the model reads it word by word. It is the log-probability that a search finds for the same pieces. A line
     longer than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
     config_of(run, "translation")
 
     from regard.metrics.perplexity import perplexity
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     translator = load(run, threads=threads)
     count = pieces = 0

@@ -9,7 +9,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
-    from regard.tasks.translator import Translator
+    from regard.tasks.translation.predictor import Translator
 
 Beam = Annotated[
     int | None,
@@ -42,9 +42,9 @@ MeanOf = Annotated[
 
 def search_from(run: Path, **options: Any) -> "SearchSettings":
     """The run's search settings with the options that were given in their place; checked before any model is loaded."""
-    from regard.tasks.config import check, merge
-    from regard.tasks.runs import config_of
-    from regard.tasks.translation_settings import TranslationSettings
+    from regard.tasks.core.config import check, merge
+    from regard.tasks.core.runs import config_of
+    from regard.tasks.translation.settings import TranslationSettings
 
     tree = config_of(run, "translation")
     given = {name: value for name, value in options.items() if value is not None}
@@ -59,10 +59,10 @@ def loaded(
     if not beside:
         if mean is not None:
             raise ConfigError("--mean says how several runs are averaged: name the others, --with RUN")
-        from regard.tasks.load import load
+        from regard.tasks.core.load import load
 
         translator: Translator = load(run, threads=threads)
         return translator
-    from regard.tasks.ensemble import ensemble
+    from regard.tasks.translation.ensemble import ensemble
 
     return ensemble([run, *beside], mean=mean or "probability", threads=threads)

@@ -78,7 +78,7 @@ def show(
     Of a translation a row is a piece of it, a column a piece of the source, and each number how much of it was read.
     """
     from regard.cli.inputs import one_line, warn_of_a_file
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
     from regard.views.write import check_ending, write
 
     line = None if text is None else one_line(text)
@@ -99,15 +99,15 @@ def show(
     if task == "translation":
         options["search"] = search_from(run, beam=beam, n_best=1)
 
-    from regard.tasks.load import load
-    from regard.tasks.task import find_task
+    from regard.tasks.core.load import load
+    from regard.tasks.core.task import find_task
 
     own = _own(task, options, given)
     view = find_task(task).view(load(run, threads=threads), line, language=lang, **own)
     for note in view.notes if out_ else ():  # the terminal's own picture ends with them
         warn(note)
     if not out_:
-        from regard.views.terminal import terminal
+        from regard.views.terminal.terminal import terminal
 
         out(terminal(view, width=shutil.get_terminal_size().columns, color=colored()))
     for path in out_ or []:
@@ -117,7 +117,7 @@ def show(
 
 def _own(task: str, options: dict[str, Any], given: list[str]) -> dict[str, Any]:
     """Those of the options that the task knows; of the others none may have been given."""
-    from regard.tasks.task import find_task
+    from regard.tasks.core.task import find_task
 
     known = inspect.signature(find_task(task).view).parameters
     for option in given:

@@ -15,7 +15,7 @@ from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refus
 from regard.errors import ConfigError, quoted
 
 if TYPE_CHECKING:
-    from regard.tasks.pointing_answers import Pointed, Pointer
+    from regard.tasks.pointing.predictor import Pointed, Pointer
 
 Input = Annotated[
     str, typer.Argument(metavar="[FILE]", help="A file, or one sequence or set of points; - reads standard input.")
@@ -70,8 +70,8 @@ def solve(
     between two sets; JSON a list of points, or of sets. Numbers to sort are a set a line. In a terminal the answers are
     drawn as well. Where nothing is given, nothing is written but a word on standard error.
     """
-    from regard.tasks.load import load
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.load import load
+    from regard.tasks.core.runs import config_of
     from regard.views.write import check_ending
 
     task = config_of(run, "algorithms", "pointing")["task"]
@@ -145,7 +145,7 @@ def _written(
 
 def _drawn(solver: "Pointer", answers: "list[Pointed]", paths: list[Path]) -> None:
     """The answers into files, or, without any, below their lines in the terminal."""
-    from regard.tasks.pointing_view import answers_view
+    from regard.tasks.pointing.view import answers_view
 
     view = answers_view(solver.problem, answers)
     for path in paths:
@@ -154,6 +154,6 @@ def _drawn(solver: "Pointer", answers: "list[Pointed]", paths: list[Path]) -> No
         write(view, path)
         say(f"Written to {path}.")
     if not paths:
-        from regard.views.terminal import terminal
+        from regard.views.terminal.terminal import terminal
 
         out(terminal(view, color=colored()))

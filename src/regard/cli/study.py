@@ -12,7 +12,7 @@ from regard.cli.console import colored, notice, out, progress, say, table, warn
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.tasks.studies import Row, Study
+    from regard.tasks.experiments.studies import Row, Study
 
 Name = Annotated[str | None, typer.Argument(help="A study, or a YAML file of one.", show_default=False)]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder that holds the study's data files.")]
@@ -64,8 +64,8 @@ def study(
         raise ConfigError("name a study, or see them all: regard study --list")
     numbers = whole_numbers("--seeds", seeds)
 
-    from regard.tasks.experiment import locate
-    from regard.tasks.studies import find_all
+    from regard.tasks.experiments.experiment import locate
+    from regard.tasks.experiments.studies import find_all
 
     studies = find_all(name)
     chosen = [one.choose(None if only is None else [part.strip() for part in only.split(",")]) for one in studies]
@@ -91,10 +91,9 @@ def _run(
 ) -> bool:
     """Run rows of one study, and show and write what there is of all; whether none of them failed."""
     from regard.files import write_atomically, write_json
-    from regard.tasks.study import run_study
-    from regard.tasks.study_table import lengths_view, markdown, to_json
-    from regard.tasks.study_table import table as cells
-    from regard.views.terminal import terminal
+    from regard.tasks.experiments.study import run_study
+    from regard.tasks.experiments.study_table import lengths_view, markdown, table as cells, to_json
+    from regard.views.terminal.terminal import terminal
     from regard.views.write import write
 
     say(f"{found.title}: {len(rows) * len(seeds)} runs, about {found.minutes:g} minutes each.")
@@ -132,7 +131,7 @@ _ABOUT = {
 
 
 def _print_studies(lang: str) -> None:
-    from regard.tasks.studies import shipped
+    from regard.tasks.experiments.studies import shipped
 
     lines = [[one.name, f"{one.minutes:g}", str(len(one.rows)), one.title] for one in shipped()]
     out(table(_LISTED[lang], lines))
@@ -140,8 +139,8 @@ def _print_studies(lang: str) -> None:
 
 
 def _print_study(name: str, lang: str) -> None:
-    from regard.tasks.config import one_line
-    from regard.tasks.studies import find
+    from regard.tasks.core.config import one_line
+    from regard.tasks.experiments.studies import find
 
     found, words = find(name), {key: each[lang] for key, each in _ABOUT.items()}
     out(f"{found.name}: {found.title}")

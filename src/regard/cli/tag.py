@@ -12,7 +12,7 @@ from regard.cli.inputs import Input, at_once, lines_of
 from regard.cli.outputs import one_a_line
 
 if TYPE_CHECKING:
-    from regard.tasks.tagger import Tagged
+    from regard.tasks.tagging.predictor import Tagged
 
 Words = Annotated[
     Literal["tokenizer", "whitespace"],
@@ -48,13 +48,13 @@ def tag(
     gives an empty one. A line longer than the model's limit is cut with a warning that names it, and the exit code
     is 1.
     """
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     config_of(run, "tagging")
     given = typed(text)
     lines = lines_of(given)
 
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     told = load(run, threads=threads).stream(lines, counted=words, batch=batch, chunk=at_once(given, batch))
     one_a_line(told, _written if format == "jsonl" else str)

@@ -69,8 +69,8 @@ def train(
 
     After Ctrl-C, or a kill at any moment, --resume goes on as if nothing had happened.
     """
-    from regard.tasks.config import as_yaml, check, merge, parse_assignments, put
-    from regard.tasks.settings import settings_of
+    from regard.tasks.core.config import as_yaml, check, merge, parse_assignments, put
+    from regard.tasks.core.settings import settings_of
 
     assignments = list(settings or [])
     if resume is not None and what is not None:
@@ -99,8 +99,8 @@ def train(
     if print_config:
         out(as_yaml(check(kind, tree)).strip("\n"))
         return
-    from regard.tasks.fit import fit, is_first
-    from regard.tasks.task import find_task
+    from regard.tasks.core.fit import fit, is_first
+    from regard.tasks.core.task import find_task
 
     checked = check(kind, tree, also=find_task(tree["task"]).faults)
     folder = resume or run or _free(checked.task)
@@ -121,11 +121,11 @@ def train(
 
 def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str, Any]:
     """The settings before those of the command line: a run's, a file's, a recipe's, or just the task."""
-    from regard.tasks.config import read_yaml
-    from regard.tasks.settings import SETTINGS, settings_of
+    from regard.tasks.core.config import read_yaml
+    from regard.tasks.core.settings import SETTINGS, settings_of
 
     if resume is not None:
-        from regard.tasks.runs import config_of
+        from regard.tasks.core.runs import config_of
 
         return config_of(resume)
     assert what is not None
@@ -135,7 +135,7 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
         return {"task": what} if data is None else {"task": what, **settings_of(what).of_file(data)}
     tree = read_yaml(what)
     if "config" in tree and "bands" in tree:
-        from regard.tasks.experiment import DATA, resolved
+        from regard.tasks.experiments.experiment import DATA, resolved
 
         tree = resolved(tree["config"], data)
         if data is None and DATA in str(tree):

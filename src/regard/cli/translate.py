@@ -35,7 +35,7 @@ from regard.files import digest
 
 if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
-    from regard.tasks.translator import Translation, Translator
+    from regard.tasks.translation.predictor import Translation, Translator
 
 Align = Annotated[
     Literal["none", "words", "soft"],
@@ -170,8 +170,8 @@ class _Work:
 
     def grow(self, source: str, path: Path, origin: dict[str, Any]) -> int:
         """From a file to a file, a chunk at a time, so that a kill costs one chunk."""
-        from regard.data.lines import iterate_lines
-        from regard.tasks.growing import GrowingFile
+        from regard.data.text.lines import iterate_lines
+        from regard.tasks.core.growing import GrowingFile
 
         total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is told before the work
         chunk = _CHUNK * self.batch

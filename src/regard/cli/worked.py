@@ -49,8 +49,7 @@ def worked(
 
     With your own numbers, if you give an example's options; W4 also by a trained translator.
     """
-    from regard.worked.table import catalogue, run_all
-    from regard.worked.table import run as work
+    from regard.worked.table import catalogue, run as work, run_all
 
     options = _options(numbers or [])
     if run is not None:
@@ -83,8 +82,8 @@ def _translate(run: Path, options: dict[str, str], lang: Literal["en", "zh"], fo
             raise ConfigError(f"with --run there is no input --{option}.{nearest(option, known)}")
     texts = {name: typed(text) for name, text in options.items()}
 
-    from regard.tasks.load import load
-    from regard.tasks.steps import translation_steps
+    from regard.tasks.core.load import load
+    from regard.tasks.translation.steps import translation_steps
     from regard.worked.translated import show_translated, to_json
 
     steps = translation_steps(load(run), texts.get("source", _TEXT), texts.get("target"), str(run))

@@ -60,14 +60,14 @@ def write(
     The same seed draws the same text, on any machine that computes the same numbers.
     """
     from regard.cli.inputs import lines_of
-    from regard.tasks.runs import config_of
+    from regard.tasks.core.runs import config_of
 
     if ahead and not greedy:
         raise ConfigError("--ahead checks its guesses against the likeliest piece: give --greedy, too")
     config_of(run, "language")
     given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
 
-    from regard.tasks.load import load
+    from regard.tasks.core.load import load
 
     texts = load(run, threads=threads).write(
         given,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
-from regard.kernels import first
+from regard.kernels.transformer import first
 
 
 class Forbidden:

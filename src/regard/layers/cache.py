@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.attention.heads import Keys
+from regard.attention.modules.heads import Keys
 
 SPARE = 64  # slots beyond what is needed when a buffer is made
 

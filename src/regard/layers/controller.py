@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.arrays import by_hand
-from regard.kernels.calls import are_alike
-from regard.kernels.hooked import does_as, is_hooked, weights_of
+from regard.kernels.autograd.calls import are_alike
+from regard.kernels.autograd.hooked import does_as, is_hooked, weights_of
+from regard.kernels.memory.arrays import by_hand
 from regard.layers.kind import kind_of
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
 

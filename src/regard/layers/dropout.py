@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels import dropout as kernel
+from regard.kernels.loss import dropout as kernel
 
 
 class Dropout(nn.Module):

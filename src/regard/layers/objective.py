@@ -8,9 +8,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
-from regard.kernels import cross_entropy as kernel
-from regard.kernels.batches import one_at_a_time
-from regard.kernels.once import none_of
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.once import none_of
+from regard.kernels.loss import cross_entropy as kernel
 
 IGNORED = -100
 

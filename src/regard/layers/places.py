@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.heads import Sight
+from regard.attention.modules.heads import Sight
 from regard.layers.cache import Cache
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
-from regard.kernels import recurrent as kernel
-from regard.kernels.hooked import does_as, is_hooked
+from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.recurrent import recurrent as kernel
 from regard.layers.dropout import Dropout
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}

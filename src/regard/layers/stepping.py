@@ -1,8 +1,9 @@
 """A stack that reads one position more, without gradients: all of its layers in one compiled call.
 
-What a step of one vector computes is little beside what its calls cost, so where the loop of `kernels/transformer.py`
-knows all parts of a stack, it takes the whole of it; a language model's words and logits are then made in the same call
-(`models/transformer_step.py`). Everything else goes the usual way, with the same numbers.
+What a step of one vector computes is little beside what its calls cost, so where the loop of
+`kernels/transformer/step.py` knows all parts of a stack, it takes the whole of it; a language model's words and logits
+are then made in the same call (`models/transformer/step.py`). Everything else goes the usual way, with the same
+numbers.
 """
 
 import threading
@@ -19,9 +20,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
-from regard.attention.heads import SelfHeads, Sight
-from regard.kernels.hooked import does_as, is_hooked
-from regard.kernels.transformer import ACTIVATIONS, Parts, Sizes, Steps, Words
+from regard.attention.modules.heads import SelfHeads, Sight
+from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward

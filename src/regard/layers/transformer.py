@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.attended import Attended
-from regard.attention.heads import CrossHeads, Keys, SelfHeads, Sight
+from regard.attention.modules.heads import CrossHeads, Keys, SelfHeads, Sight
 from regard.errors import ConfigError, ShapeError
-from regard.kernels.norm import sum_and_norm
+from regard.kernels.transformer.norm import sum_and_norm
 from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
 from regard.layers.kind import kind_of

@@ -1,10 +1,9 @@
 """Word alignments against gold links: error rate, precision, recall. A link is (source word, target word), from 0."""
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from typing import NamedTuple
 
-from regard.data.pairs import Link
+from regard.data.pairs.pairs import Link
 from regard.errors import DataError
 
 

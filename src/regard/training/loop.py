@@ -10,20 +10,20 @@ import torch
 from torch import nn
 
 from regard.errors import ConfigError, RunError, nearest
-from regard.training.checkpoint import checkpoints
 from regard.training.interrupt import Interrupted, Watch
-from regard.training.keeper import Keeper
-from regard.training.log import Log
 from regard.training.measure import peak_memory
 from regard.training.optimizer import make_optimizer
 from regard.training.place import Batches, Place, Reader, Sums
-from regard.training.processes import Processes
+from regard.training.processes.processes import Processes
+from regard.training.processes.sharding import Shards
 from regard.training.progress import Reporter, reporter
 from regard.training.randomness import seed_everything, undisturbed
-from regard.training.run import RunFolder
+from regard.training.run.checkpoint import checkpoints
+from regard.training.run.keeper import Keeper
+from regard.training.run.log import Log
+from regard.training.run.run import RunFolder
 from regard.training.schedule import learning_rate
 from regard.training.settings import TrainingSettings
-from regard.training.sharding import Shards
 from regard.training.update import Objective, Updater
 
 Validate = Callable[[nn.Module], dict[str, float]]

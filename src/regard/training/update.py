@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.training.place import Batches, Sums
-from regard.training.processes import Processes
+from regard.training.processes.processes import Processes
+from regard.training.processes.sharding import full
 from regard.training.settings import TrainingSettings
-from regard.training.sharding import full
 
 
 class Diverged(RegardError):

@@ -7,8 +7,7 @@ A token may be a space, a line break, a control character or half an emoji. `vis
 import unicodedata
 from collections.abc import Iterator
 
-from wcwidth import iter_graphemes
-from wcwidth import width as cells
+from wcwidth import iter_graphemes, width as cells
 
 EMPTY = "∅"
 _SHAPES = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u3000": "U+3000"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.errors import ConfigError, nearest
 from regard.files import write_atomically
-from regard.views.page import page
+from regard.views.page.page import page
 from regard.views.tables import to_csv, to_json
 from regard.views.view import View
 
@@ -26,7 +26,7 @@ def write(view: View, path: str | Path) -> Path:
     ending = check_ending(target)
     if ending in TEXTS:
         return write_atomically(target, TEXTS[ending](view))
-    from regard.views.picture import picture  # matplotlib takes half a second to import
+    from regard.views.picture.picture import picture  # matplotlib takes half a second to import
 
     return picture(view, target)
 

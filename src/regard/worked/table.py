@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regard.errors import ConfigError, nearest
-from regard.worked import alignment, conventions, dictionary, local, memory, positions, scale, scores, sizes
 from regard.worked.example import Claim, Language, Step, Work, Worked
 from regard.worked.inputs import read
+from regard.worked.numbers import alignment, conventions, dictionary, local, memory, positions, scale, scores, sizes
 from regard.worked.show import show
 
 _GROUPS = (scores, scale, alignment, conventions, dictionary, local, positions, memory, sizes)

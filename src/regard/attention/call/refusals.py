@@ -1,0 +1,146 @@
+"""What `attend` would refuse of a call only on its way, found beforehand and without computing: `explain` asks here.
+
+Steps of `refocus=` and parts of the caller's own are not asked: they say what they refuse when they are called.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from regard.attention.call.call import Call
+from regard.attention.call.checks import check_sides
+from regard.attention.modules.linear import FEATURE_MAPS, Linear
+from regard.attention.parts.functional import check_heads, check_positions, check_previous, check_width, per_query
+from regard.attention.parts.normalize import normalizers
+from regard.attention.parts.relative import Shaw
+from regard.attention.parts.score import (
+    Additive,
+    Bound,
+    Cosine,
+    Dot,
+    FeedForward,
+    General,
+    Location,
+    LocationAware,
+    PerHead,
+    Prepared,
+    ScaledDot,
+)
+from regard.errors import MaskError
+
+
+def refuse(call: Call) -> None:
+    """Raise what `attend` would.
+
+    Args:
+        call: one whose parts are resolved.
+
+    Raises:
+        ShapeError: a score or a temperature does not fit.
+        MaskError: the mask does not fit.
+        ConfigError: a score is not bound to what it needs.
+    """
+    _draw(call)
+    score, now = (call.score.score, call.score.now) if isinstance(call.score, Bound) else (call.score, {})
+    _ask(score, call.query, call.key, call.prepared, now)
+    if not call.is_linear() and type(call.normalizer) in [normalizers.maker(name) for name in normalizers]:
+        per_query(call.normalizer.temperature, call.query, "temperature")
+
+
+def _draw(call: Call) -> None:
+    """The mask, without its numbers."""
+    try:
+        call._replace(query=call.query.to("meta")).draw()
+    except MaskError:
+        raise
+    except (RuntimeError, NotImplementedError, TypeError):  # a function that must see numbers
+        return
+
+
+# --- the scores: what they are asked, what with, what is prepared of it, and what they are bound to -------------------
+
+
+def _ask(score: Any, query: Tensor, key: Tensor, prepared: Prepared | None, now: dict[str, Any]) -> None:
+    check = _OF.get(type(score))
+    if check is not None:
+        check(score, query, key, prepared, **now)
+
+
+def _dot(score: Dot | Cosine, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    score.check_widths(query, key if prepared is None else prepared.projected)
+
+
+def _general(score: General, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    if prepared is None:
+        check_width("key", key, score.key_dim)
+    check_width("query", query, score.query_dim)
+    if prepared is not None:
+        width = score.key_dim if score.rank is None else score.rank
+        check_width("what was prepared of the keys", prepared.projected, width)
+
+
+def _cosine(score: Cosine, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    _dot(score, query, key, prepared)
+    per_query(score.strength, query, "strength")
+
+
+def _linear(score: Linear, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    if score.feature_map in FEATURE_MAPS.values():  # others may make any width of any
+        check_sides(query, query, key, key if prepared is None else prepared.projected)
+
+
+def _additive(score: Additive, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    if prepared is None:
+        check_width("key", key, score.key_dim)
+    check_width("query", query, score.query_dim)
+    if prepared is not None:
+        check_width("what was prepared of the keys", prepared.projected, score.hidden_dim)
+
+
+def _located(
+    score: LocationAware, query: Tensor, key: Tensor, prepared: Prepared | None, previous: Tensor | None = None
+) -> None:
+    _additive(score, query, key, prepared)
+    if previous is not None:
+        check_previous(previous, tuple(query.shape[:-1]), key.shape[-2])
+
+
+def _location(score: Location, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    check_width("query", query, score.query_dim)
+    check_positions(score.weight.shape[0], key.shape[-2])
+
+
+def _per_head(score: PerHead, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
+    check_heads(query, len(score.each))
+    compared = key if prepared is None else prepared.projected
+    share = query.shape[1] // key.shape[1]
+    for head, one in enumerate(score.each):
+        _ask(one, query[:, head], compared[:, head // share], None, {})
+
+
+def _shaw(
+    score: Shaw,
+    query: Tensor,
+    key: Tensor,
+    prepared: Prepared | None,
+    query_positions: Tensor | None = None,
+    key_positions: Tensor | None = None,
+) -> None:
+    score.placed(query, key, query_positions, key_positions)
+    _ask(score.score, query, key, prepared, {})
+
+
+_OF: dict[type, Callable[..., None]] = {
+    Dot: _dot,
+    ScaledDot: _dot,
+    General: _general,
+    Cosine: _cosine,
+    Linear: _linear,
+    Additive: _additive,
+    LocationAware: _located,
+    Location: _location,
+    FeedForward: _location,
+    PerHead: _per_head,
+    Shaw: _shaw,
+}

@@ -1,0 +1,279 @@
+"""What a mask comes to: fast paths know causal masks, lengths and windows, and need no drawing of queries × keys.
+
+Only what can be read off cheaply, and masks of bools only in calls that are large enough to gain: everything else is
+drawn.
+"""
+
+import functools
+import operator
+from array import array
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.attended import transformed
+from regard.attention.parts.masks import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window, causal
+from regard.kernels.autograd.calls import is_readable
+
+_LARGE = 2**16
+"""From so many queries × keys on a look at a mask of bools costs little beside the call; lengths are always read."""
+
+_PLACED, _OF_LENGTHS = (Causal, Window), (Padding, Ragged)
+
+
+class Seen(NamedTuple):
+    """A mask taken apart; all parts must agree.
+
+    Attributes:
+        causal: query i sees no key beyond i, as many queries as keys.
+        lengths: the keys of each item that are real and come first, or None for all.
+        asked: whether only as many queries of each item see anything.
+        window: the positions before and after its own that a query sees, as many queries as keys; or None.
+        rest: everything else, to be drawn.
+        beside_causal: all of it without `causal`.
+        mask: all of it again, without what hides nothing and without the caller's tensors where they were read.
+    """
+
+    causal: bool
+    lengths: tuple[int, ...] | None
+    asked: bool
+    window: tuple[int, int] | None
+    rest: Mask | None
+    beside_causal: Mask | None
+    mask: Mask | None
+
+    # Methods and no properties: torch 2.9 takes no property of a tuple into a graph.
+
+    def sighted(self) -> bool:
+        """Whether it is known that each query sees some key: the first one, if there are keys."""
+        return self.rest is None and self.window is None and not self.asked and not (self.lengths and 0 in self.lengths)
+
+    def ragged(self) -> bool:
+        """Whether all that it hides, but for what is causal, is behind each item's own keys."""
+        return self.lengths is not None and self.rest is None and self.window is None
+
+
+class Apart(NamedTuple):
+    """A mask taken apart for the compiled loop, which knows more: where a query stands may be any key.
+
+    Attributes:
+        causal: query i sees no key beyond i + offset.
+        offset: the key at which query 0 stands.
+        window: the positions before and after its own that a query sees, or None for all.
+        lengths: the keys of each item that are real and come first, or None for all.
+        asked: likewise the queries that see anything.
+        known: all that the above say, as a mask that no caller can change.
+        rest: everything else, to be drawn.
+    """
+
+    causal: bool
+    offset: int
+    window: tuple[int, int] | None
+    lengths: tuple[int, ...] | None
+    asked: tuple[int, ...] | None
+    known: Mask | None
+    rest: Mask | None
+
+
+def apart(mask: Mask | None, sizes: Sizes) -> Apart:
+    """What the compiled loop need not be drawn."""
+    if mask is None:
+        return _WHOLE
+    placed: list[Causal | Window] = []
+    lengths: list[_Lengths | _RaggedLengths] = []
+    rest: list[Mask] = []
+    for given in conjuncts(mask):
+        part = _of_padding(given, sizes) if isinstance(given, _OF_LENGTHS) else given
+        if isinstance(part, _PLACED) and (not placed or part.anchor == placed[0].anchor):
+            placed.append(part)
+        elif isinstance(part, _READ):
+            lengths.append(part)
+        elif part is not None:
+            rest.append(part)
+    offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
+    windows = [part for part in placed if isinstance(part, Window)]
+    return Apart(
+        causal=len(windows) < len(placed),
+        offset=offset,
+        window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
+        lengths=_least([part.known for part in lengths]),
+        asked=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
+        known=joined([*placed, *lengths]),
+        rest=joined(rest),
+    )
+
+
+_WHOLE = Apart(False, 0, None, None, None, None, None)
+
+
+def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Of each item the least length of all that are told."""
+    return tuple(map(min, *lengths)) if len(lengths) > 1 else lengths[0] if lengths else None
+
+
+def conjuncts(mask: Mask | None) -> list[Mask]:
+    """The masks that must all agree: `a & b & c` taken apart."""
+    if mask is None:
+        return []
+    if isinstance(mask, Joined) and mask.sign == "&":
+        return [*conjuncts(mask.left), *conjuncts(mask.right)]
+    return [mask]
+
+
+def joined(masks: list[Mask]) -> Mask | None:
+    """The mask that wants them all."""
+    return functools.reduce(operator.and_, masks) if masks else None
+
+
+def seen(mask: Mask | None, sizes: Sizes) -> Seen:
+    """What is known about a mask for these sizes."""
+    if mask is None:
+        return _ALL_SEEN
+    parts = conjuncts(mask)
+    # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
+    if torch.compiler.is_compiling():
+        square = len(parts) == 1 and isinstance(parts[0], Causal) and sizes.queries == sizes.keys
+    else:
+        parts = _simplified(parts, sizes)
+        square = sizes.queries == sizes.keys
+    lower, window, lengths = False, None, None
+    beside: list[Mask] = []
+    rest: list[Mask] = []
+    for part in parts:
+        if square and isinstance(part, Causal):
+            lower = True
+            continue
+        beside.append(part)
+        if square and window is None and isinstance(part, Window):
+            window = part.left, part.right
+        elif lengths is None and isinstance(part, _READ):
+            lengths = part
+        else:
+            rest.append(part)
+    return Seen(
+        causal=lower,
+        lengths=None if lengths is None else lengths.known,
+        asked=isinstance(lengths, _RaggedLengths),
+        window=(window[0], 0) if window is not None and lower else window,
+        rest=joined(rest),
+        beside_causal=joined(beside),
+        mask=joined(parts),
+    )
+
+
+_ALL_SEEN = Seen(False, None, False, None, None, None, None)
+
+
+def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:
+    """The same masks as simpler ones, without those that hide nothing."""
+    if sizes.queries == 1:
+        parts = [part for part in parts if not _is_of_the_past(part)]
+    large = sizes.queries * sizes.keys >= _LARGE and not transformed()
+    return [part for one in parts if (part := _read(one, sizes, large)) is not None]
+
+
+def _is_of_the_past(part: Mask) -> bool:
+    """A causal mask whose last query stands at the last key: a single one sees all of them."""
+    return isinstance(part, Causal) and part.anchor == "end"
+
+
+class _Lengths(Padding):
+    """Padding whose lengths were read: real keys come first. The caller's may change before the weights are made."""
+
+    def __init__(self, known: tuple[int, ...]) -> None:
+        super().__init__(None, None)
+        self.known = known
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        return _drawn(self.known, sizes.keys, device)
+
+
+class _RaggedLengths(Ragged):
+    """Ragged items whose lengths were read, likewise."""
+
+    def __init__(self, known: tuple[int, ...]) -> None:
+        self.known = known
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        real = _drawn(self.known, sizes.keys, device)
+        return real & real.transpose(-2, -1)
+
+
+def _drawn(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
+    """Keys before each item's length. A decoder's steps have the same lengths: a few small masks are kept."""
+    small = len(known) * keys <= _SMALL and not torch._C._len_torch_dispatch_stack()  # what a mode makes is its own
+    return _kept(known, keys, device).clone() if small else _made(known, keys, device)
+
+
+_SMALL = 2**14
+"""Bytes of a mask that is kept: with 16 of them a quarter of a mebibyte."""
+
+
+def _made(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
+    lengths = torch.frombuffer(array("q", known), dtype=torch.int64)
+    return torch.arange(keys, device=device) < lengths.to(device).view(-1, 1, 1, 1)
+
+
+_kept = functools.lru_cache(maxsize=16)(_made)
+
+
+_READ = (_Lengths, _RaggedLengths)
+
+
+def _read(part: Mask, sizes: Sizes, large: bool) -> Mask | None:
+    """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
+    if not large and (isinstance(part, Keep) or (isinstance(part, Padding) and part.kept is not None)):
+        return part
+    if isinstance(part, Keep):
+        return _of_tensor(part, sizes)
+    return _of_padding(part, sizes) if isinstance(part, _OF_LENGTHS) else part
+
+
+def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
+    """Causal for a lower triangle, None for nothing but True."""
+    tensor = part.tensor
+    ambiguous = part.raw and sizes.batch == sizes.queries and sizes.batch > 1
+    shape = (sizes.queries, sizes.keys)
+    if not _readable(tensor) or tensor.shape[-2:] != shape or (tensor.ndim == 2 and ambiguous):
+        return part
+    if tensor.ndim > 4 or (tensor.ndim == 3 and tensor.shape[0] not in (1, sizes.batch)):
+        return part
+    if tensor.ndim == 4 and (tensor.shape[0] not in (1, sizes.batch) or tensor.shape[1] not in (1, sizes.heads)):
+        return part
+    # The first row tells most masks apart before the rest is read.
+    first = tensor[..., 0, :]
+    if bool(first.all()):
+        return None if bool(tensor.all()) else part
+    lower = sizes.queries == sizes.keys and bool(first[..., 0].all()) and not bool(first[..., 1:].any())
+    if lower and bool((tensor == torch.ones(shape, dtype=torch.bool, device="cpu").tril()).all()):
+        return causal()
+    return part
+
+
+def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
+    if isinstance(part, _READ):
+        return part
+    lengths = part.lengths
+    if isinstance(part, Padding) and part.kept is not None:
+        if not _readable(part.kept) or tuple(part.kept.shape) != (sizes.batch, sizes.keys):
+            return part
+        lengths = part.kept.sum(-1)
+        if not bool((part.kept == (torch.arange(sizes.keys, device="cpu") < lengths[:, None])).all()):
+            return part  # padding on the left, or anywhere
+    assert lengths is not None
+    if not _readable(lengths) or tuple(lengths.shape) != (sizes.batch,) or lengths.is_floating_point():
+        return part
+    known = lengths.tolist()
+    low = min(known, default=-1)
+    if low < 0 or max(known) > sizes.keys:
+        return part  # drawing it says what is wrong
+    if isinstance(part, Padding):
+        return None if low == sizes.keys else _Lengths(tuple(known))
+    if sizes.queries != sizes.keys:
+        return part  # likewise
+    return None if low == sizes.keys else _RaggedLengths(tuple(known))
+
+
+def _readable(tensor: Tensor) -> bool:
+    return tensor.is_cpu and is_readable(tensor)

@@ -1,0 +1,300 @@
+"""Multi-head attention inside a stack of layers: what all layers share is made once, and what is looked at is kept.
+
+`MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
+stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
+product, and a `Sight` that says for all layers alike who may see whom.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.attend import Attended, attend
+from regard.attention.attended import Source, transformed
+from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.parts import masks
+from regard.attention.parts.normalize import is_softmax
+from regard.attention.parts.score import ScaledDot
+from regard.errors import ConfigError
+from regard.kernels.autograd.calls import is_readable, is_real
+from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.dot import dot
+from regard.kernels.transformer import self_attention
+
+Turn = Callable[[Tensor], Tensor]
+
+
+class Keys(NamedTuple):
+    """What is looked at, `(batch, key_heads, keys, width)`: a pytree of tensors, batch first.
+
+    Attributes:
+        key: turned by their positions where positions turn.
+        value: as many.
+    """
+
+    key: Float[Tensor, "batch key_heads keys width"]
+    value: Float[Tensor, "batch key_heads keys width"]
+
+
+class Sight:
+    """Who may see whom, for all layers of a stack.
+
+    Args:
+        keep: True where the key may be seen; None if each query sees all keys, or those up to itself.
+        causal: without `keep`: as many queries as keys, and each sees those up to itself.
+        bias: added to the scores of each head.
+        turn: what positions do to queries and keys.
+        positions: of queries and keys, for scores that know them.
+    """
+
+    def __init__(
+        self,
+        keep: Bool[Tensor, "#batch 1 #queries keys"] | None = None,
+        causal: bool = False,
+        bias: Float[Tensor, "#batch heads queries keys"] | None = None,
+        turn: Turn | None = None,
+        positions: tuple[Int[Tensor, "#batch queries"], Int[Tensor, "#batch keys"]] | None = None,
+    ) -> None:
+        self.keep, self.causal, self.bias, self.turn, self.positions = keep, causal, bias, turn, positions
+        self._added: Tensor | None = None
+        # Queries that may see nothing read 0; to the kernel they see everything, for 0 / 0 has no gradient.
+        self.sighted: Tensor | None = None
+        if keep is not None:
+            sighted = keep.any(-1, keepdim=True)
+            if not is_readable(sighted) or not bool(sighted.all()):
+                self.sighted = sighted
+
+    def anew(self) -> "Sight":
+        """The same, with nothing summed yet: what is computed again in a backward pass must not find it made."""
+        other = copy(self)
+        other._added = None
+        return other
+
+    def added(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask and bias as one number for each score, which the kernel adds; None where it needs none."""
+        if self._added is None or self._added.dtype != dtype:
+            self._added = self._sum(dtype)
+        return self._added
+
+    def _sum(self, dtype: torch.dtype) -> Tensor | None:
+        keep = self.keep
+        if keep is None:
+            if self.bias is None:
+                return None
+            if not self.causal:
+                return self.bias.to(dtype)
+            size = self.bias.shape[-1]
+            keep = torch.ones(size, size, dtype=torch.bool, device=self.bias.device).tril()
+        if self.sighted is not None:
+            keep = keep | ~self.sighted
+        shown = torch.zeros((), dtype=dtype, device=keep.device) if self.bias is None else self.bias.to(dtype)
+        return torch.where(keep, shown, -torch.inf)
+
+    def mask(self) -> masks.Mask | None:
+        """The same as a mask of `attend`."""
+        if self.keep is not None:
+            return masks.keep(self.keep)
+        return masks.causal() if self.causal else None
+
+
+class Heads(nn.Module):
+    """What the two roles share: scores, weights and reads of all heads, and one projection back.
+
+    Args:
+        dim: width of the vectors between the layers.
+        heads: attentions side by side.
+        key_heads: keys and values; they divide `heads` (grouped-query attention, Ainslie et al. 2023).
+        bias: whether the projections have one.
+        score: a Score, or the name of one without parameters.
+        normalizer: a Normalizer or its name.
+        dropout: on the weights, in training only.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        bias: bool = True,
+        score: ScoreLike = "scaled_dot",
+        normalizer: NormalizerLike = "softmax",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        key_heads = heads if key_heads is None else key_heads
+        if heads < 1 or key_heads < 1 or heads % key_heads or dim % heads:
+            raise ConfigError(
+                f"heads must share dim evenly and key_heads divide heads; got {dim=}, {heads=}, {key_heads=}"
+            )
+        self.heads, self.key_heads, self.width = heads, key_heads, dim // heads
+        self.dropout = checked_dropout(dropout)
+        self.score: Any = as_score(score)
+        self.normalizer = as_normalizer(normalizer)
+        self.output = nn.Linear(dim, dim, bias=bias)
+
+    @property
+    def fused(self) -> bool:
+        """Whether it is what scaled_dot_product_attention computes, and nobody listens; the rest goes by `attend`.
+
+        Asked at each call: somebody may put other parts in the place of these.
+        """
+        parts = self._modules  # to ask a module for a part of it takes longer than all of this
+        score = parts.get("score")
+        return type(score) is ScaledDot and is_softmax(parts.get("normalizer")) and not is_hooked(score)
+
+    def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
+        """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
+        attended = self._look(query, keys, sight)
+        assert attended.context is not None
+        return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
+
+    def showing(
+        self, context: Float[Tensor, "batch queries dim"], query: Tensor, keys: Callable[[], Keys], sight: Sight
+    ) -> Attended:
+        """What was computed elsewhere, with the weights that `attend` makes of the same queries and keys on access.
+
+        Args:
+            context: after the projection back.
+            query: `(batch, heads, queries, width)`.
+            keys: gives what was looked at.
+            sight: who could see whom.
+        """
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys(), sight)))
+
+    def _look(self, query: Tensor, keys: Keys, sight: Sight) -> Attended:
+        dropout = self.dropout if self.training else 0.0
+        if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
+            return self._plainly(query, keys, sight, dropout, torch.compiler.is_compiling())
+        context = self._looped(query, keys, sight)
+        if context is None:
+            context = self._fused(query, keys, sight)
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys, sight)))
+
+    def _looped(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor | None:
+        """By the compiled loop, where it takes the call and is faster."""
+        sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
+        if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
+            return None
+        others = [one for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None]
+        if not all(is_real(one) and one.device == query.device for one in others):
+            return None
+        scale = self.width**-0.5 if self.score.scale is None else self.score.scale
+        visible = dot.Visible(sight.causal and sight.keep is None, 0, None, None, sight.keep)
+        return dot.attention(query, *keys, visible=visible, bias=sight.bias, scale=scale, dropout=0.0)
+
+    def _fused(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor:
+        context = F.scaled_dot_product_attention(
+            query,
+            keys.key,
+            keys.value,
+            attn_mask=sight.added(query.dtype),
+            is_causal=sight.causal and sight.bias is None,
+            scale=self.score.scale,
+            enable_gqa=self.heads != self.key_heads,
+        )
+        return context if sight.sighted is None else torch.where(sight.sighted, context, 0.0)
+
+    def _plainly(
+        self, query: Tensor, keys: Keys, sight: Sight, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        return attend(
+            query,
+            keys.key,
+            keys.value,
+            score=self._bound(sight),
+            normalizer=self.normalizer,
+            mask=sight.mask(),
+            bias=sight.bias,
+            dropout=dropout,
+            weights=weights,
+        )
+
+    def _source(self, again: Callable[[], Attended]) -> Source:
+        """Whoever looks gets what `attend` makes of the same queries and keys."""
+        return Source(
+            lambda: again().weights, lambda: again().log_weights, statistics=lambda top: again().statistics(top)
+        )
+
+    def _bound(self, sight: Sight) -> Any:
+        score = self.score
+        if getattr(score, "kind", None) != "score":
+            return score
+        if sight.positions is None:
+            raise ConfigError("this score knows positions, and none are known here: leave it to self-attention")
+        of_query, of_key = sight.positions
+        return score.bind(query_positions=of_query, key_positions=of_key)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"
+
+
+class SelfHeads(Heads):
+    """A sequence looks at itself: queries, keys and values in one product. See `Heads`."""
+
+    def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
+        super().__init__(dim, heads, bias=bias, **parts)
+        self.inputs = nn.Linear(dim, (self.heads + 2 * self.key_heads) * self.width, bias=bias)
+
+    def project(
+        self, x: Float[Tensor, "batch positions dim"], turn: Turn | None
+    ) -> tuple[Float[Tensor, "batch heads positions width"], Keys]:
+        """Queries, and keys with their values, of the same positions."""
+        return self._parts(self.inputs(x), turn)
+
+    def among(self, x: Float[Tensor, "batch positions dim"], sight: Sight) -> Attended:
+        """What `project` and a call of the module give, where the positions look at each other alone."""
+        if type(self).project is not SelfHeads.project or "project" in vars(self):
+            looked: Attended = self(*self.project(x, sight.turn), sight)
+            return looked
+        made = self.inputs(x)
+        causal = self._together(made, sight)
+        if causal is None:
+            attended: Attended = self(*self._parts(made, sight.turn), sight)
+            return attended
+        scale = self.width**-0.5 if self.score.scale is None else self.score.scale
+        context = self_attention.attention(made, self.heads, self.key_heads, causal=causal, scale=scale)
+        source = self._source(lambda: self._plainly(*self._parts(made, None), sight))
+        return Attended(self.output(context), source=source)
+
+    def _together(self, made: Tensor, sight: Sight) -> bool | None:
+        """Whether a position sees those up to itself or all, if a loop reads what was made as it lies; else None."""
+        if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
+            return None
+        if sight.keep is not None or sight.bias is not None or sight.turn is not None:
+            return None
+        served = self_attention.serves(made, self.heads, self.key_heads, self.width)
+        return sight.causal if served and not is_hooked(self, taps=True) else None
+
+    def _parts(self, made: Tensor, turn: Turn | None) -> tuple[Tensor, Keys]:
+        made = made.unflatten(-1, (-1, self.width)).transpose(1, 2)
+        if turn is None:
+            query, key, value = made.split((self.heads, self.key_heads, self.key_heads), dim=1)
+            return query, Keys(key, value)
+        turning, value = made.split((self.heads + self.key_heads, self.key_heads), dim=1)
+        query, key = turn(turning).split((self.heads, self.key_heads), dim=1)
+        return query, Keys(key, value)
+
+
+class CrossHeads(Heads):
+    """A sequence looks at another one, whose keys and values are projected once for all steps. See `Heads`."""
+
+    def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
+        super().__init__(dim, heads, bias=bias, **parts)
+        self.query = nn.Linear(dim, dim, bias=bias)
+        self.memory = nn.Linear(dim, 2 * self.key_heads * self.width, bias=bias)
+
+    def ask(self, x: Float[Tensor, "batch positions dim"]) -> Float[Tensor, "batch heads positions width"]:
+        """The queries."""
+        asked: Tensor = self.query(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return asked
+
+    def project(self, states: Float[Tensor, "batch keys dim"]) -> Keys:
+        """Keys and values of what is looked at."""
+        made = self.memory(states).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return Keys(*made.split((self.key_heads, self.key_heads), dim=1))

@@ -1,0 +1,293 @@
+"""Local attention over the keys of its windows alone: the others are neither scored nor normalised nor read.
+
+The numbers are those of `attend` under the window's mask, and so is the order of what is done: score, bias, normalize,
+refocus, read. Only plain calls on a CPU come here, and one in which something visible is not finite is left to
+`attend`, which keeps such content where it belongs.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.attended import Attended, Source
+from regard.attention.call.checks import are_real, checked_bias, checked_sizes
+from regard.attention.parts.functional import check_width, wide
+from regard.attention.parts.masks import Mask, MaskLike, Sizes, around, as_mask, padding
+from regard.attention.parts.normalize import Normalizer, is_softmax
+from regard.attention.parts.refocus import gaussian_window
+from regard.attention.parts.score import (
+    Additive,
+    Bound,
+    Dot,
+    DotProduct,
+    General,
+    Location,
+    LocationAware,
+    Prepared,
+    ScaledDot,
+    Score,
+)
+from regard.kernels.autograd.calls import is_plain, is_real
+from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.fallback import rows
+from regard.kernels.local import local, softmax as local_softmax
+
+_FARTHEST = 2**18
+"""Up to so many keys a center in float32 is exact to a small part of a position."""
+
+
+class Focus(NamedTuple):
+    """Where the queries of one call look.
+
+    Attributes:
+        center: p, `(batch, queries)`, in key positions from 0.
+        radius: D, in positions.
+        sigma: the standard deviation of the Gaussian at p that follows the normalizer; 0 for none.
+        lengths: the number of real keys of each item; they come first.
+    """
+
+    center: Tensor
+    radius: float
+    sigma: float
+    lengths: Tensor
+
+    @property
+    def mask(self) -> Mask:
+        """The keys no further than the radius from p, without those beyond the item's length."""
+        return around(self.center, self.radius) & padding(self.lengths)
+
+    @property
+    def refocus(self) -> tuple[Callable[[Tensor], Tensor], ...]:
+        """What follows the normalizer."""
+        return (gaussian_window(self.center, self.sigma),) if self.sigma > 0 else ()
+
+
+class Places(NamedTuple):
+    """Which keys each query looks at.
+
+    Attributes:
+        first: where its window begins.
+        keep: what of the window it sees.
+    """
+
+    first: Int[Tensor, "batch queries"]
+    keep: Bool[Tensor, "batch queries window"]
+
+    @property
+    def keys(self) -> Int[Tensor, "batch queries window"]:
+        """The positions of the window's keys."""
+        return self.first.unsqueeze(-1) + torch.arange(self.keep.shape[-1], device=self.first.device)
+
+    def of(self, pairs: Tensor, keys: int) -> Tensor:
+        """What (batch, queries, keys), or what is broadcast to it, says of the window."""
+        return pairs.expand(*self.first.shape, keys).gather(-1, self.keys)
+
+    def spread(self, window: Tensor, keys: int, elsewhere: float) -> Tensor:
+        """(batch, queries, keys) from (batch, queries, window)."""
+        whole = window.new_full((*window.shape[:2], keys), elsewhere)
+        return whole.scatter(-1, self.keys, window)
+
+
+def against(
+    query: Tensor, key: Tensor | Prepared, value: Tensor | None, score: Score | Bound, radius: float, lengths: Tensor
+) -> str | None:
+    """Why a call is not made over its windows alone, in words; None where it is."""
+    plain = key.key if isinstance(key, Prepared) else key
+    if query.ndim != 3 or plain.ndim != 3:
+        return "the query has heads"
+    three = [one for one in (query, plain, value) if one is not None]
+    if not is_plain(query) or any(not one.is_cpu or not is_real(one) for one in three):
+        return "windows alone are for plain calls on a CPU"
+    if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
+        return "an axis has size 0, or types differ"
+    if not isinstance(score, DotProduct | Location | Additive):
+        return "the score may look beyond the window"
+    if not isinstance(score, Location) and not does_as(score, DotProduct, Additive, LocationAware):
+        return "the score has a `forward` of its own, which may look beyond the window: it is called with all keys"
+    keys = plain.shape[1]
+    if is_hooked(score):
+        return "somebody listens to the score (a hook, say): it is called once, with all keys"
+    ready = key.projected if isinstance(key, Prepared) else None
+    if not are_real(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
+        return "windows alone are for plain calls on a CPU"
+    if isinstance(key, Prepared) and key.projected.shape[:2] != plain.shape[:2]:
+        return "the keys were prepared in another way"
+    if keys > _FARTHEST:
+        return f"centers are not exact enough for {keys} keys"
+    if lengths.device.type != "cpu" or tuple(lengths.shape) != query.shape[:1] or not _fit(lengths, keys):
+        return "the lengths do not fit"
+    if isinstance(score, Additive) and not _is_worth_copies(query.shape[1], _size(radius, keys), keys):
+        return "additive scores of all keys take less time than a copy of the window for each query"
+    return None
+
+
+def _is_worth_copies(queries: int, window: int, keys: int) -> bool:
+    """Whether additive scores of windows that are copied side by side are faster than those of all keys, as measured.
+
+    All keys' exponentials serve all queries, those of a copy its query alone.
+    """
+    return keys >= window * min(_COPIES, 2.5 + queries / 2)
+
+
+_COPIES = 20.0  # so many times the keys of a window cost no more than a copy of it
+
+
+def _fit(lengths: Tensor, keys: int) -> bool:
+    least, most = lengths.aminmax()
+    return least.item() >= 0 and most.item() <= keys
+
+
+def _size(radius: float, keys: int) -> int:
+    """At most ⌊2D⌋ + 1 keys are within D of a place; and one more on each side, whatever is rounded."""
+    return int(min(2 * radius + 3, keys))
+
+
+def places(focus: Focus, keys: int, mask: MaskLike | None = None) -> Places:
+    """The windows as `focus.mask & mask` has them."""
+    center = focus.center.detach()
+    center = center.to(torch.float64 if center.dtype == torch.float64 else torch.float32)
+    number = torch.finfo(center.dtype)
+    reach = focus.radius + 8 * number.eps * center.abs().clamp(1.0, number.max)
+    window = _size(focus.radius, keys)
+    first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
+    at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
+    keep = (at.to(center.dtype) - center.unsqueeze(-1)).abs() <= reach.unsqueeze(-1)
+    found = Places(first, keep & (at < focus.lengths[:, None, None]))
+    if mask is None:
+        return found
+    drawn = as_mask(mask).draw(Sizes(center.shape[0], 1, center.shape[1], keys), center.device).squeeze(1)
+    return Places(first, found.keep & found.of(drawn, keys))
+
+
+def attend_in_window(
+    query: Tensor,
+    key: Tensor | Prepared,
+    value: Tensor | None,
+    *,
+    focus: Focus,
+    score: Score,
+    normalizer: Normalizer,
+    mask: MaskLike | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> Attended | None:
+    """`attend` under the focus's mask; None where something that is seen is not finite.
+
+    Args:
+        query: (batch, queries, query_dim).
+        key: (batch, keys, key_dim), or what the score prepared.
+        value: (batch, keys, value_dim), or None.
+        focus: where each query looks.
+        score: one that `against` lets pass.
+        normalizer: over the window.
+        mask: a further one.
+        bias: added to the scores, as `attend` takes it.
+        dropout: on the weights.
+    """
+    ready = key if isinstance(key, Prepared) else score.prepare(key)
+    sizes = checked_sizes(query, ready.key, value)
+    bias = checked_bias(bias, sizes, query)
+    if (
+        (mask is None and bias is None and dropout == 0 and value is not None)
+        and isinstance(score, DotProduct)
+        and is_softmax(normalizer)
+        and local_softmax.serves(query, ready.projected, value, focus.center)
+    ):
+        return _at_once(query, ready, value, focus, score, normalizer)
+    found = places(focus, sizes.keys, mask)
+    if not are_real(found.first, found.keep, bias):  # a mask or a bias may be of any class
+        return None
+    scores, finite = _scores(query, ready, score, found)
+    if bias is not None:
+        scores = scores + wide(found.of(bias, sizes.keys))
+    normalized = normalizer(scores, found.keep)
+    log_prob = None
+    if normalizer.draws:
+        chosen = normalized.detach() > 0.5
+        log_prob = torch.where(chosen, normalizer.log_weights(scores, found.keep), 0.0).sum(-1).to(query.dtype)
+    weights = _refocused(normalized, found, focus)
+    context = None
+    if value is not None:
+        read = F.dropout(weights, dropout) if dropout > 0 else weights
+        context = local.mix(read, value, found.first)
+        # Rows that are keys as well were met among the scores.
+        finite = finite + (weights if value is ready.key else context).detach().sum()
+        context = context.to(query.dtype)
+    else:
+        finite = finite + weights.detach().sum()
+    if not bool(torch.isfinite(finite)):
+        return None
+
+    def whole() -> Tensor:
+        return found.spread(weights, sizes.keys, 0.0).to(query.dtype)
+
+    def logs() -> Tensor:
+        return found.spread(normalizer.log_weights(scores, found.keep), sizes.keys, -torch.inf).to(query.dtype)
+
+    return Attended(context, log_prob=log_prob, source=Source(whole, logs))
+
+
+def _at_once(
+    query: Tensor, ready: Prepared, value: Tensor, focus: Focus, score: DotProduct, normalizer: Normalizer
+) -> Attended | None:
+    """Softmax of dot products, which scores, weighs and reads a window at once; the weights are made on access."""
+    left, right, factor = score.dot_form(query, ready)
+    check_width("key", right, left.shape[-1])
+    keys = right.shape[1]
+    window = local_softmax.Window(focus.radius, _size(focus.radius, keys), focus.sigma, factor)
+    looked = local_softmax.look(left, right, value, focus.center, focus.lengths, window)
+    # What is no linear map of the query may hide that it is not finite.
+    if looked is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):
+        return None
+    context, scores, first = looked
+
+    def whole() -> Tensor:
+        found = Places(first, scores.detach() != -torch.inf)
+        return found.spread(_refocused(normalizer(scores), found, focus), keys, 0.0)
+
+    def logs() -> Tensor:
+        return Places(first, scores.detach() != -torch.inf).spread(normalizer.log_weights(scores), keys, -torch.inf)
+
+    return Attended(context, source=Source(whole, logs))
+
+
+_LINEAR = (Dot, ScaledDot, General)
+
+
+def _refocused(weights: Tensor, found: Places, focus: Focus) -> Tensor:
+    """With the Gaussian, whose positions count from the first weight."""
+    if focus.sigma == 0:
+        return weights
+    return gaussian_window(focus.center - found.first, focus.sigma)(weights)
+
+
+def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tuple[Tensor, Tensor]:
+    """Of the windows' keys, and a number that is not finite if a query or one of these keys is not."""
+    first, window = found.first, found.keep.shape[-1]
+    if isinstance(score, DotProduct):
+        left, right, factor = score.dot_form(query, ready)
+        check_width("key", right, left.shape[-1])
+        scores = local.dots(wide(left) if factor == 1 else wide(left) * factor, right, first, window)
+        # Of a key that is not finite `prepare` made NaN; a query may have become 0, where it gives a direction alone.
+        return scores, scores.detach().sum() + wide(query.detach()).sum()
+    if isinstance(score, Location):
+        seen = local.mix(wide(found.keep.to(query.dtype)), ready.key.detach(), first)
+        return found.of(score(query, ready), ready.key.shape[1]), seen.sum() + wide(query.detach()).sum()
+    flat, keys = ready.projected.flatten(0, 1), ready.key.shape[1]
+    strange = [wide(query.detach()).sum()]
+
+    def some(part: slice) -> Tensor:
+        places = found.keys[:, part] + keys * torch.arange(query.shape[0], device=query.device)[:, None, None]
+        held = flat.index_select(0, places.flatten()).view(-1, window, flat.shape[-1])
+        strange.append(held.detach().sum())
+        asked = query[:, part]
+        return score(asked.flatten(0, 1).unsqueeze(1), Prepared(held, held)).view(*asked.shape[:2], window)
+
+    numbers = first.numel() * window * flat.shape[-1]
+    # The windows of all queries side by side may be much larger than all keys.
+    scores = some(slice(None)) if numbers < rows.MANY else rows.by_rows(some, query.shape[1], numbers, draws=False)
+    return scores, scores.detach().sum() + torch.stack(strange).sum()

@@ -1,0 +1,38 @@
+"""Projections that padding cannot spoil.
+
+The gradient of a projection's weight sums over all rows, and 0 · NaN is NaN: a row of padding that holds NaN would
+spoil it although nobody reads it. So such rows stay out of the projection and come out as NaN; `attend` does the rest.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.attended import transformed
+from regard.attention.call import guard
+from regard.errors import ShapeError
+from regard.kernels.autograd.calls import is_real
+
+
+def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:
+    """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
+    tensors, others = list(inputs), list(lasting)
+    traced = torch.compiler.is_compiling() or transformed()
+    blind = traced or any(tensor.is_meta or not is_real(tensor) for tensor in (*tensors, *others))
+    return blind or not (guard.is_safe(*tensors) and guard.stays_safe(*others))
+
+
+def apart(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:
+    """What is made of each key; whether it is padding is not known here, so rows that are not finite stay out."""
+    return project(make, key, needs_guard([key]))
+
+
+def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) -> Tensor:
+    """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN."""
+    if isinstance(projection, nn.Linear) and x.shape[-1] != projection.in_features:
+        raise ShapeError(f"a projection takes width {projection.in_features}, but was given {tuple(x.shape)}")
+    if not guarded:
+        return projection(x)
+    rows, spoiled = guard.finite_rows(x)
+    return guard.spoil(projection(rows), spoiled)

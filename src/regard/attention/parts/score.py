@@ -1,0 +1,400 @@
+"""Score: how well does each key fit each query? (…, queries, keys)
+
+A score is a small module in two halves: `prepare(key)` is done once a sequence, the call once for each set of queries.
+`general` and `location` follow Luong, Pham & Manning (2015), `additive` Bahdanau, Cho & Bengio (2015), `scaled_dot`
+Vaswani et al. (2017), `cosine` Graves, Wayne & Danihelka (2014), `location_aware` Chorowski et al. (2015).
+Each is a module over its functional twin in `functional.py`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.parts.functional import (
+    additive_pairs,
+    check_heads,
+    check_previous,
+    check_width,
+    checked_size,
+    dot,
+    feed_forward,
+    located_pairs,
+    location,
+    location_features,
+    per_query,
+    unit,
+    wide,
+)
+from regard.attention.parts.projection import apart
+from regard.errors import ConfigError, ShapeError
+from regard.kernels.additive import inductor
+from regard.kernels.additive.additive import serves
+from regard.kernels.native import compiler
+from regard.registry import Registry
+
+
+class Prepared(NamedTuple):
+    """Keys made ready once a sequence: a pytree of tensors, batch first, so that search can select and save it.
+
+    Attributes:
+        key: as given, `(batch, [heads,] keys, key_dim)`.
+        projected: what the score compares queries with, `(batch, [heads,] keys, …)`.
+    """
+
+    key: Float[Tensor, "*lead keys key_dim"]
+    projected: Float[Tensor, "*lead keys width"]
+
+
+class Score(nn.Module):
+    """The base of all scores.
+
+    Class attributes:
+        by_content: whether permuting the keys permutes the scores; False where the score knows fixed positions.
+        is_dot: whether the score is the dot product of what `dot_form` returns, which the fast paths can use.
+        kind: "score" where it is a position part as well, which is bound to positions at each call; see `position`.
+    """
+
+    by_content: bool = True
+    is_dot: bool = False
+    kind: str | None = None
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """What depends on the keys alone."""
+        return Prepared(key, key)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        raise NotImplementedError
+
+    def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
+        """How the pairs of such a call are gone through block by block, in words; None where their table is formed."""
+        return None
+
+    def bind(self, **now: Any) -> "Bound":
+        """This score with what changes by step fixed for one call, e.g. `location_aware.bind(previous=weights)`."""
+        return Bound(self, now)
+
+
+class Bound:
+    """A score and the step's own arguments; used in a score's place for one call, never stored."""
+
+    is_dot = False
+
+    def __init__(self, score: Score, now: dict[str, Any]) -> None:
+        self.score, self.now = score, now
+        self.by_content = score.by_content
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        return self.score.prepare(key)
+
+    def in_blocks(self, query: Tensor, keys: int) -> str | None:
+        return self.score.in_blocks(query, keys, **self.now)
+
+    def __call__(self, query: Tensor, prepared: Prepared) -> Tensor:
+        scores: Tensor = self.score(query, prepared, **self.now)
+        return scores
+
+
+scores: Registry[Score] = Registry("score")
+
+
+def score(name: str, **sizes: Any) -> Score:
+    """Make the score of that name, e.g. `score("additive", query_dim=5, key_dim=7, hidden_dim=11)`."""
+    return scores.make(name, **sizes)
+
+
+class LoopForm(NamedTuple):
+    """`scale · left · right`, where the two are yet to be divided by their lengths if `directions` says so."""
+
+    left: Tensor
+    right: Tensor
+    scale: float
+    directions: tuple[bool, bool]
+
+
+class DotProduct(Score):
+    """A score that is a dot product of something made of the query and something made of the key."""
+
+    is_dot = True
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """`(left, right, scale)` with score = scale · left · right."""
+        raise NotImplementedError
+
+    def loop_form(self, query: Tensor, key: Tensor, prepared: Prepared | None) -> LoopForm:
+        """The same for a loop that can divide by lengths itself; `prepared` is None where nobody has prepared."""
+        left, right, scale = self.dot_form(query, self.prepare(key) if prepared is None else prepared)
+        return LoopForm(left, right, scale, (False, False))
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        left, right, scale = self.dot_form(query, prepared)
+        return dot(left, right, scale)
+
+
+@scores.register("dot")
+class Dot(DotProduct):
+    """`q · k`; query and key have one width."""
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        self.check_widths(query, prepared.projected)
+        return query, prepared.projected, self._scale(query.shape[-1])
+
+    def check_widths(self, query: Tensor, right: Tensor) -> None:
+        """Whether queries can be compared with what is prepared of the keys."""
+        if query.shape[-1] != right.shape[-1]:
+            raise ShapeError(
+                f"a dot product needs one width: query has shape {tuple(query.shape)}, key {tuple(right.shape)}; "
+                'use score("general", query_dim=…, key_dim=…) for two widths'
+            )
+
+    def _scale(self, dim: int) -> float:
+        return 1.0
+
+
+@scores.register("scaled_dot")
+class ScaledDot(Dot):
+    """`q · k / √d` (Vaswani 2017, eq. 1).
+
+    Args:
+        scale: instead of 1/√d.
+    """
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def _scale(self, dim: int) -> float:
+        if self.scale is not None:
+            return self.scale
+        return 1.0 / math.sqrt(dim) if dim else 1.0
+
+
+@scores.register("general", "bilinear")
+class General(DotProduct):
+    """`qᵀ W k`, W of shape (query_dim, key_dim); with a rank, W = UᵀV and the score is (Uq)·(Vk).
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        rank: None for the full W; otherwise the number of rows of U `(rank, query_dim)` and V `(rank, key_dim)`.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, rank: int | None = None) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim, self.rank = query_dim, key_dim, rank
+        if rank is None:
+            self.weight = _matrix(query_dim, key_dim)
+        else:
+            self.query_weight = _matrix(rank, query_dim)
+            self.key_weight = _matrix(rank, key_dim)
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        check_width("key", key, self.key_dim)
+        return Prepared(key, key if self.rank is None else apart(lambda rows: F.linear(rows, self.key_weight), key))
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        check_width("query", query, self.query_dim)
+        left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
+        check_width("what was prepared of the keys", prepared.projected, left.shape[-1])
+        return left, prepared.projected, 1.0
+
+
+@scores.register("additive", "concat")
+class Additive(Score):
+    """`vᵀ tanh(W q + U k)` (Bahdanau 2015, A.1.2); the three widths are independent.
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        hidden_dim: width of v.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim, self.hidden_dim = query_dim, key_dim, checked_size("hidden_dim", hidden_dim)
+        self.query_weight, self.key_weight = _matrix(hidden_dim, query_dim), _matrix(hidden_dim, key_dim)
+        self.vector = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.uniform_(self.vector, -1 / math.sqrt(hidden_dim), 1 / math.sqrt(hidden_dim))
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        check_width("key", key, self.key_dim)
+        return Prepared(key, apart(lambda rows: F.linear(rows, self.key_weight), key))
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        return additive_pairs(*self.pair_form(query, prepared), prepared=True)
+
+    def pair_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
+        """What a pair's score is made of: a, b and v of `vᵀ tanh(a + b)`."""
+        check_width("query", query, self.query_dim)
+        check_width("what was prepared of the keys", prepared.projected, self.hidden_dim)
+        return F.linear(query, self.query_weight), prepared.projected, self.vector
+
+    def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
+        numbers = math.prod(query.shape[:-1]) * keys * self.hidden_dim
+        if inductor.serves(query, numbers):
+            return "pair by pair, in a kernel that torch's compiler writes for this GPU"
+        if not serves(query, numbers):
+            return None
+        return f"of two exponentials, a product and a division for each pair, {compiler.how('additive/additive')}"
+
+
+@scores.register("cosine")
+class Cosine(DotProduct):
+    """`β · cos(q, k)` (Graves 2014, eq. 5–6).
+
+    Args:
+        strength: β, a number or a tensor of shape (), (batch,), (batch, queries) or (batch, heads, queries), where an
+            axis of 1 serves all. A β that changes by step is given by making the score at the step: it has no
+            parameters.
+    """
+
+    def __init__(self, strength: float | Tensor = 1.0) -> None:
+        super().__init__()
+        self.strength = strength
+
+    def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        return Prepared(key, apart(unit, key))
+
+    def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        right = prepared.projected
+        self.check_widths(query, right)
+        if not isinstance(self.strength, Tensor):
+            return unit(query), right, float(self.strength)
+        return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
+
+    def loop_form(self, query: Tensor, key: Tensor, prepared: Prepared | None) -> LoopForm:
+        if type(self) is not Cosine:  # it may have another `dot_form`
+            return super().loop_form(query, key, prepared)
+        compared = Prepared(key, wide(key)) if prepared is None else prepared
+        if isinstance(self.strength, Tensor):
+            left, right, scale = self.dot_form(query, compared)
+            return LoopForm(left, right, scale, (False, prepared is None))
+        self.check_widths(query, compared.projected)
+        return LoopForm(wide(query), compared.projected, float(self.strength), (True, prepared is None))
+
+    def check_widths(self, query: Tensor, right: Tensor) -> None:
+        if query.shape[-1] != right.shape[-1]:
+            raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
+
+
+@scores.register("location")
+class Location(Score):
+    """`W s`, scores of fixed positions from the query alone (Luong 2015, eq. 8).
+
+    Args:
+        query_dim: width of the queries.
+        positions: the most keys there may be; fewer are sliced, more are an error.
+    """
+
+    by_content = False
+
+    def __init__(self, query_dim: int, positions: int) -> None:
+        super().__init__()
+        self.query_dim = query_dim
+        self.weight = _matrix(positions, query_dim)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        check_width("query", query, self.query_dim)
+        return location(query, self.weight, prepared.key.shape[-2])
+
+
+@scores.register("feed_forward")
+class FeedForward(Location):
+    """One linear layer over [input; state], which the caller concatenates to the query (the tutorial variant).
+
+    Args:
+        query_dim: input width + state width.
+        positions: the most keys there may be; fewer are sliced, more are an error.
+    """
+
+    def __init__(self, query_dim: int, positions: int) -> None:
+        super().__init__(query_dim, positions)
+        self.bias = nn.Parameter(torch.zeros(positions))
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        check_width("query", query, self.query_dim)
+        return feed_forward(query, self.weight, self.bias, prepared.key.shape[-2])
+
+
+@scores.register("location_aware")
+class LocationAware(Additive):
+    """`vᵀ tanh(W q + U k + T f)`, f = F ∗ earlier weights (Chorowski 2015, eq. 8–9).
+
+    With the sum of all earlier weights in their place it is coverage. They change by step and are bound at the call:
+    `score.bind(previous=weights)`, of shape (batch, keys) or (batch, queries, keys); unbound they are 0.
+
+    Args:
+        query_dim: width of the queries.
+        key_dim: width of the keys.
+        hidden_dim: width of v.
+        channels: number of filters in F.
+        kernel_size: width of a filter in positions, odd.
+    """
+
+    by_content = False
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int, channels: int = 8, kernel_size: int = 5) -> None:
+        super().__init__(query_dim, key_dim, hidden_dim)
+        if kernel_size % 2 == 0:
+            raise ConfigError(f"kernel_size must be odd, so that a filter has a centre; it was {kernel_size}")
+        self.features = nn.Conv1d(1, channels, kernel_size, padding=kernel_size // 2, bias=False)
+        self.feature_weight = _matrix(hidden_dim, channels)
+
+    def forward(
+        self,
+        query: Float[Tensor, "*lead queries query_dim"],
+        prepared: Prepared,
+        previous: Tensor | None = None,
+    ) -> Float[Tensor, "*lead queries keys"]:
+        asked, heard, vector = self.pair_form(query, prepared)
+        if previous is None:
+            return additive_pairs(asked, heard, vector, prepared=True)
+        rows = tuple(query.shape[:-1])
+        check_previous(previous, rows, prepared.key.shape[-2])
+        features = location_features(previous, rows, self.features.weight, self.feature_weight)
+        return located_pairs(asked, heard, features, vector)
+
+
+class PerHead(Score):
+    """One score a head, for queries and keys of shape (batch, heads, positions, dim).
+
+    Args:
+        each: the scores, in the order of the heads.
+    """
+
+    def __init__(self, each: Sequence[Score]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(each)
+        self.by_content = all(one.by_content for one in each)
+
+    def forward(
+        self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
+    ) -> Float[Tensor, "*lead queries keys"]:
+        check_heads(query, len(self.each))
+        by_head = []
+        for head, one in enumerate(self.each):
+            assert isinstance(one, Score)
+            # `projected` is the key itself, from which a call may have cleared hidden content.
+            by_head.append(one(query[:, head], one.prepare(prepared.projected[:, head])))
+        return torch.stack(by_head, dim=1)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    weight = nn.Parameter(torch.empty(rows, columns))
+    if weight.numel():
+        nn.init.xavier_uniform_(weight)
+    return weight

@@ -1,0 +1,222 @@
+"""The facts of a call that its cost depends on, read off its shapes and parts; nothing is computed."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.attention.call.seen import apart
+from regard.attention.parts.masks import Mask
+from regard.attention.parts.normalize import normalizers
+from regard.attention.parts.score import Additive, Cosine, Dot, General, Location, PerHead
+from regard.kernels.additive import products as additive_products
+from regard.kernels.native import compiler
+
+_ROWS = 64  # queries of a block of windows at least (kernels/fallback/windowed.py)
+
+
+class Asked(NamedTuple):
+    """What the formulas take: counts of numbers, and bytes.
+
+    Attributes:
+        weights: batch × heads × queries × keys.
+        pairs: those of them that a path which knows the mask computes.
+        compared: multiply-adds of a pair's score.
+        width: of what is compared.
+        value_width: of what is read.
+        prepared: multiply-adds of what is made of each query and each key before they meet.
+        query: numbers of all queries; `key`, `value` and `context` likewise.
+        made: numbers that the score makes of queries and keys.
+        of_all_heads: numbers of keys and values once for each head of the queries, 0 where they are not grouped.
+        given: bytes of a number as given.
+        wide: bytes of a number as computed with.
+        rows: weights are made for some queries at a time.
+        in_a_loop: and weighed and read as they are made, by a compiled loop.
+        table: pairs × hidden units of an additive score, 0 for others.
+        products: operations of an additive score, there and back, where torch's own calls do it.
+        normalizer: its name.
+        dropout: whether weights are dropped.
+        masked: bools of the mask that the path must be drawn.
+        bias: bytes of the bias as computed with, and of its gradient if it needs one.
+        positions: queries and keys of all heads.
+        window: keys of a block of a window, and queries of one head; None where there is none.
+    """
+
+    weights: int
+    pairs: int
+    compared: int
+    width: int
+    value_width: int
+    prepared: int
+    query: int
+    key: int
+    value: int
+    context: int
+    made: int
+    of_all_heads: int
+    given: int
+    wide: int
+    rows: bool
+    in_a_loop: bool
+    table: int
+    products: tuple[int, int] | None
+    normalizer: str
+    dropout: bool
+    masked: int
+    bias: tuple[int, int]
+    positions: int
+    window: tuple[int, int] | None
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of what goes up and comes down: of the context, queries, keys, values and the bias."""
+        return (self.query + self.key + self.value + self.context) * self.given + self.bias[1]
+
+
+def asked_of(call: Any, path: str) -> Asked:
+    """The facts of a checked call (a `Call`) for one path."""
+    sizes = call.sizes
+    key_heads = call.key.shape[1] if call.key.ndim == 4 else 1
+    queries, keys = sizes.batch * sizes.heads * sizes.queries, sizes.batch * key_heads * sizes.keys
+    value_width = 0 if call.value is None else call.value.shape[-1]
+    score = getattr(call.score, "score", call.score)  # without what is bound to it
+    side = _side(score, call, queries, keys)
+    if path == "compiled" and type(score) is Cosine:  # the loop divides by lengths; a learned strength is made before
+        side = side._replace(made=2 * queries * side.width if isinstance(score.strength, torch.Tensor) else 0)
+    table = 0
+    if isinstance(score, Additive):
+        table = math.prod(sizes) * score.hidden_dim
+    given = call.query.element_size()
+    grouped = sizes.heads != key_heads
+    window = None
+    if path == "windowed":
+        before_and_after = sum(call.seen.window)
+        window = max(_ROWS, before_and_after // 2) + before_and_after, sizes.queries
+    return Asked(
+        weights=math.prod(sizes),
+        pairs=_pairs(call, path, window),
+        compared=side.compared,
+        width=side.width,
+        value_width=value_width,
+        prepared=side.prepared,
+        query=call.query.numel(),
+        key=call.key.numel(),
+        value=0 if call.value is None else call.value.numel(),
+        context=queries * value_width,
+        made=side.made,
+        of_all_heads=sizes.batch * sizes.heads * sizes.keys * (side.width + value_width) if grouped else 0,
+        given=given,
+        wide=max(4, given),
+        rows=path == "additive" and call.takes_rows(),
+        in_a_loop=path == "additive" and call.reads_in_a_loop(),
+        table=table,
+        products=_products(score, call, path),
+        normalizer=name_of(call.normalizer),
+        dropout=call.dropout > 0,
+        masked=_masked(call, path),
+        bias=_bias(call, max(4, given)),
+        positions=keys + queries,
+        window=window,
+    )
+
+
+class _Side(NamedTuple):
+    """What a score does: see `Asked`."""
+
+    compared: int
+    width: int
+    prepared: int
+    made: int
+
+
+def _side(score: Any, call: Any, queries: int, keys: int) -> _Side:
+    """A score of the caller's own is counted as a dot product."""
+    width, key_width = call.query.shape[-1], call.key.shape[-1]
+    to_prepare = keys if call.prepared is None else 0
+    if isinstance(score, Additive):
+        hidden = score.hidden_dim
+        made = queries * width * hidden + to_prepare * key_width * hidden
+        return _Side(hidden, hidden, made, (queries + keys) * hidden)
+    if isinstance(score, General):
+        inner = key_width if score.rank is None else score.rank
+        made = queries * width * inner + (0 if score.rank is None else to_prepare * key_width * inner)
+        return _Side(inner, inner, made, (queries + (0 if score.rank is None else keys)) * inner)
+    if isinstance(score, PerHead):
+        each = [_side(one, call, queries // len(score.each), keys // len(score.each)) for one in score.each]
+        return _Side(each[0].compared, each[0].width, sum(one.prepared for one in each), sum(one.made for one in each))
+    if isinstance(score, Location):
+        return _Side(width, width, 0, 0)
+    if isinstance(score, Dot):
+        return _Side(width, width, 0, 0)
+    # A unit vector is made in several steps, each of which is held.
+    return _Side(width, width, 0, (queries + keys) * width * (2 if isinstance(score, Cosine) else 1))
+
+
+def _products(score: Any, call: Any, path: str) -> tuple[int, int] | None:
+    """None where a loop goes through the pairs. Numbers are taken for moderate: how large they are is not known."""
+    sizes = call.sizes
+    items = sizes.batch * sizes.heads
+    if not isinstance(score, Additive) or path != "additive" or compiler.library("additive/additive") is not None:
+        return None
+    if call.query.device.type not in ("cpu", "meta"):
+        return None
+    lengths = items, sizes.queries, sizes.keys
+    there, back = additive_products.operations(*lengths, score.hidden_dim)
+    pairs = math.prod(lengths) * score.hidden_dim  # a sum there, and three back, where there are few
+    return (
+        there if additive_products.has_many(*lengths, backward=False) else 2 * pairs,
+        back if additive_products.has_many(*lengths, backward=True) else 6 * pairs,
+    )
+
+
+def _bias(call: Any, wide: int) -> tuple[int, int]:
+    if call.bias is None:
+        return 0, 0
+    size = call.bias.numel() * wide
+    return size, size if call.bias.requires_grad else 0
+
+
+def _pairs(call: Any, path: str, window: tuple[int, int] | None) -> int:
+    """How many pairs the path computes, all heads."""
+    sizes = call.sizes
+    if window is not None:
+        width, queries = window
+        rows = width - sum(call.seen.window)
+        return sizes.batch * sizes.heads * -(-queries // rows) * rows * width
+    if path == "compiled":
+        known = apart(call.mask, sizes)
+        left, right = known.window or (sizes.keys + sizes.queries,) * 2
+        right = min(right, 0) if known.causal else right
+        offset = known.offset
+    else:
+        known, offset = call.seen, 0
+        triangle = path in ("blocked", "ragged", "linear") or (path == "fused" and known.beside_causal is None)
+        left, right = sizes.keys + sizes.queries, 0 if known.causal and triangle else sizes.keys + sizes.queries
+    lengths = known.lengths if path in ("compiled", "ragged") else None
+    places = torch.arange(sizes.queries, device="cpu") + offset  # whatever device is the default now
+    total = 0
+    for length in lengths or (sizes.keys,) * sizes.batch:
+        last, first = (places + right + 1).clamp(0, length), (places - left).clamp(min=0)
+        total += int((last - first).clamp(min=0).sum())
+    return total * sizes.heads
+
+
+def _masked(call: Any, path: str) -> int:
+    """Bools of the mask as the path is given it."""
+    of_path: dict[str, Mask | None] = {
+        "blocked": call.seen.beside_causal,
+        "compiled": apart(call.mask, call.sizes).rest,
+        "fused": None if call.seen.causal and call.seen.beside_causal is None else call.mask,
+    }
+    mask = of_path.get(path)
+    if mask is None:
+        return 0
+    try:
+        return int(mask.draw(call.sizes, torch.device("meta")).untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError):  # a function that must see numbers: at most this
+        return math.prod(call.sizes)
+
+
+def name_of(normalizer: Any) -> str:
+    """The name of a normalizer; empty for one of the caller's own."""
+    return next((name for name in normalizers if normalizers.maker(name) is type(normalizer)), "")

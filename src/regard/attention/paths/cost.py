@@ -1,0 +1,307 @@
+"""What a call costs, told before it is made: its operations and its memory, by formulas of its sizes alone.
+
+Operations are the multiply-adds of matrix products, counted as 2 as torch's own counter has them; an additive score's
+sum over hidden units is such a product (without a compiler several, where there are many pairs of moderate numbers),
+and exponentials and additions are not counted. Memory is the peak beyond what the caller holds already, the answer and
+the gradients included: right within a factor of two above some 16 MiB.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.call.seen import conjuncts
+from regard.attention.parts.masks import Keep
+from regard.attention.paths import choose as dispatch
+from regard.attention.paths.asked import Asked, asked_of
+from regard.errors import SlowPathWarning
+
+LARGE = 2**28
+"""Bytes of all weights at once from which on a path that forms them is worth a warning."""
+
+# How many numbers a weight the normalizers hold at their peak, forwards and with gradients, measured.
+_HELD = {
+    "softmax": (4.5, 4.5),
+    "sigmoid": (4.5, 4.5),
+    "sum": (4.5, 6.5),
+    "identity": (3.5, 3.5),
+    "hard": (4.8, 4.8),
+    "sample": (5.8, 6.8),
+    "gumbel": (6.8, 7.8),
+    "sparsemax": (7.5, 9.5),
+    "entmax15": (10.5, 14.5),
+}
+# What the kernels hold at a time: weights of a block and of a part, positions of a linear chunk.
+_BLOCK, _PART, _CHUNK = 2**19, 2**20, 64
+_DRAWING = 10  # bytes for each of a mask's bools while it is drawn: positions are whole numbers of 64 bits
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one path would take for a call.
+
+    Attributes:
+        path: its name.
+        operations: multiply-adds of products, counted as 2, of the way there.
+        operations_with_gradients: those of both ways.
+        bytes: the most memory at once beyond what is held before, on the way there.
+        bytes_with_gradients: likewise, on both ways.
+        operations_grow: what operations are proportional to, in words.
+        bytes_grow: what memory is proportional to, in words.
+    """
+
+    path: str
+    operations: int
+    operations_with_gradients: int
+    bytes: int
+    bytes_with_gradients: int
+    operations_grow: str
+    bytes_grow: str
+
+    def __str__(self) -> str:
+        operations = _in_units(self.operations, self.operations_with_gradients, _OPERATIONS)
+        memory = _in_units(self.bytes, self.bytes_with_gradients, _BYTES)
+        return f"{self.path}: {operations}, as {self.operations_grow}; {memory} at the peak, as {self.bytes_grow}"
+
+
+def costs(call: Any, path: str) -> tuple[Cost, Cost]:
+    """What a checked call costs by a path, and by the one that forms all weights.
+
+    Args:
+        call: a `Call`.
+        path: the one that it takes. A normalizer of the caller's own is counted as softmax; what steps of `refocus=`
+            hold themselves is not counted.
+    """
+    asked = asked_of(call, path)
+    return _PATHS[path](asked), _explicit(asked)
+
+
+# --- the paths: one function each -----------------------------------------------------------------------------------
+
+_SQUARE, _LENGTH = "queries × keys × heads", "positions × width × heads"
+
+
+def _explicit(asked: Asked) -> Cost:
+    made = asked.weights * (asked.compared + asked.value_width) + asked.prepared
+    forward, backward = _formed(asked, asked.weights)
+    table = asked.table * asked.wide
+    growing = f"{_SQUARE} × {'hidden units' if table else 'width'}"
+    return Cost(
+        "explicit",
+        2 * made,
+        6 * made,
+        max(table, forward),
+        # The table's sigmoids are kept; the way back holds the gradients of two steps beside them.
+        max(3 * table, backward),
+        growing,
+        growing if table else _SQUARE,
+    )
+
+
+def _formed(asked: Asked, weights: int) -> tuple[int, int]:
+    """Bytes where so many weights are formed at once."""
+    held = _HELD.get(asked.normalizer, _HELD["softmax"])
+    narrowed = 2 * weights * asked.given if asked.given < asked.wide else 0
+    around = (asked.made + asked.of_all_heads) * asked.wide + asked.context * asked.given
+    dropped = weights * asked.wide if asked.dropout else 0
+    forward, backward = (int(weights * asked.wide * numbers) + narrowed + around for numbers in held)
+    return forward, backward + dropped + asked.gradients
+
+
+def _additive(asked: Asked) -> Cost:
+    beside = asked.weights * asked.value_width + asked.prepared
+    there = 2 * asked.weights * asked.compared
+    there, back = asked.products or (there, 2 * there)
+    again = there if asked.rows else 0
+    at_once = 0 if asked.in_a_loop else min(asked.weights, _PART) if asked.rows else asked.weights
+    forward, backward = _formed(asked, at_once)
+    sides = 2 * asked.made * asked.wide  # projected, and their exponentials
+    several = asked.context * asked.given if asked.rows else 0  # the parts, then the whole
+    return Cost(
+        "additive",
+        2 * beside + there,
+        6 * beside + there + back + again,
+        forward + sides + several,
+        backward + 2 * sides + 2 * at_once * asked.wide + several,  # the scores' gradient beside those of the weights
+        f"{_SQUARE} × hidden units",
+        "positions × hidden units" if asked.rows else _SQUARE,
+    )
+
+
+def _by_tiles(path: str, held: Callable[[Asked], tuple[int, int]], words: str) -> Callable[[Asked], Cost]:
+    """A path of dot products that keeps no weights: the way back makes the scores again.
+
+    Args:
+        path: its name.
+        held: bytes beyond answers and gradients, on the way there and on both.
+        words: what its operations grow with.
+    """
+
+    def cost(asked: Asked) -> Cost:
+        made = asked.pairs * (asked.width + asked.value_width) + asked.prepared
+        masked = _DRAWING * asked.masked + asked.bias[0] * (2 if asked.masked else 1)
+        made_wide = asked.made * asked.wide
+        narrow = (asked.query + asked.key + asked.value + asked.context) * 4 if asked.given < 4 else 0
+        forward, backward = held(asked)
+        answer = asked.context * asked.given
+        return Cost(
+            path,
+            2 * made,
+            6 * made + 2 * asked.pairs * asked.width,
+            answer + made_wide + narrow + masked + forward,
+            answer + 2 * made_wide + 2 * narrow + masked + backward + asked.gradients,
+            words,
+            f"{_LENGTH}, and the mask as queries × keys" if asked.masked else _LENGTH,
+        )
+
+    return cost
+
+
+def _of_blocks(asked: Asked) -> tuple[int, int]:
+    block = min(asked.weights, _BLOCK) * asked.wide
+    alike = asked.of_all_heads * asked.given
+    return 10 * block + alike, 12 * block + 2 * alike
+
+
+def _of_parts(asked: Asked) -> tuple[int, int]:
+    """Items one by one, then laid together."""
+    return asked.context * asked.given, (asked.query + asked.key + asked.value + asked.context) * asked.given
+
+
+def _of_windows(asked: Asked) -> tuple[int, int]:
+    assert asked.window is not None
+    width, queries = asked.window
+    mask = 2 * queries * width * asked.wide
+    alike = asked.of_all_heads * asked.given
+    return mask + alike + asked.context * asked.given, 4 * mask + 2 * alike + asked.context * asked.given
+
+
+def _packed(asked: Asked) -> tuple[int, int]:
+    """Keys and values of the loop, laid as it wants them, and its sums."""
+    packed = (asked.key + asked.value) * asked.wide // 2
+    return packed, 2 * packed
+
+
+def _linear(asked: Asked) -> Cost:
+    """Sums of features × values; a causal one forms the scores of a chunk."""
+    sums = asked.positions * asked.width * (asked.value_width + 1)
+    chunk = _CHUNK if asked.pairs < asked.weights else 0
+    within = asked.query // max(1, asked.width) * chunk * (asked.width + asked.value_width + 1)
+    made = sums + within
+    copies = (asked.query + asked.key + asked.value) * asked.wide
+    return Cost(
+        "linear",
+        2 * made,
+        6 * made + 2 * sums,
+        asked.context * asked.given + copies,
+        asked.context * asked.given + 2 * copies + asked.gradients,
+        "positions × width² × heads",
+        _LENGTH,
+    )
+
+
+_NOTHING: Callable[[Asked], tuple[int, int]] = lambda asked: (0, 0)  # noqa: E731
+_WIDTHS = f"{_SQUARE} × width"
+_PATHS: dict[str, Callable[[Asked], Cost]] = {
+    "explicit": _explicit,
+    "additive": _additive,
+    "linear": _linear,
+    "fused": _by_tiles("fused", _NOTHING, _WIDTHS),
+    "blocked": _by_tiles("blocked", _of_blocks, _WIDTHS),
+    "ragged": _by_tiles("ragged", _of_parts, "queries × own keys × heads × width"),
+    "windowed": _by_tiles("windowed", _of_windows, "positions × window × heads × width"),
+    "compiled": _by_tiles("compiled", _packed, "queries × keys seen × heads × width"),
+}
+
+
+# --- no surprise ----------------------------------------------------------------------------------------------------
+
+# What to do about a reason, by the words that it begins with.
+_MENDED = {
+    "somebody listens": "Listen to the whole attention, or give it some queries at a time",
+    "refocus=": "Give it some queries at a time, or leave it out",
+    "dropout=": "Leave it out, or call outside autocast and torch.func on a CPU, where it is taken in blocks",
+    "inside vmap": "Call it on a batch instead of inside the transform",
+    "something masked": "Clear what is hidden before the call (a NaN or inf among padding, say)",
+    "the normalizer": "Softmax with a number as temperature needs none of it; with others take some queries at a time",
+    "the score": "Dot products, general, cosine and additive need none of it; with others take some queries at a time",
+    "mask=": "causal, padding and window, each or joined by &, need no drawing where a compiled loop serves",
+}
+_told: set[str] = set()
+
+
+def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None, *, stacklevel: int) -> None:
+    """Say, once for each reason, that a call falls to memory of queries × keys, what causes it and what to do.
+
+    Nothing is said of weights that take less than `LARGE` bytes, of a pointer (its weights are the answer), nor while
+    a call is traced.
+
+    Args:
+        choice: the path and its reasons.
+        call: a `Call`.
+        drawn: the mask as it was drawn for the path, if it was.
+        stacklevel: of `warnings.warn`: how far up the caller of `attend` is.
+    """
+    if math.prod(call.sizes) * 4 < LARGE or torch.compiler.is_compiling() or call.value is None:
+        return
+    for reason in _causes(choice, call, drawn):
+        if reason in _told:
+            continue
+        _told.add(reason)
+        warnings.warn(_warning(choice, call, reason, drawn), SlowPathWarning, stacklevel=stacklevel)
+
+
+def _causes(choice: dispatch.Choice, call: Any, drawn: Tensor | None) -> list[str]:
+    """Why queries × keys are held at once; none where they are not."""
+    if choice.path == "explicit":
+        return list(choice.reasons)
+    if choice.path == "additive" and not call.takes_rows():
+        causes = ["refocus= changes the weights after they are normalised"] if call.refocus else []
+        if call.normalizer.draws or isinstance(call.normalizer.temperature, Tensor):
+            causes.append("the normalizer draws, or has a tensor as its temperature")
+        return causes or (["the score is bound to arguments of this call"] if call.sizes.queries > 1 else [])
+    own = any(isinstance(mask, Keep) for mask in conjuncts(call.mask))
+    if drawn is not None and not own and drawn.shape[-2] == call.sizes.queries and drawn.numel() >= LARGE:
+        return [f"mask= is drawn: {call.mask}"]
+    return []
+
+
+def _warning(choice: dispatch.Choice, call: Any, reason: str, drawn: Tensor | None) -> str:
+    if choice.path in ("explicit", "additive"):
+        shape = " × ".join(f"{size:,}" for size in call.sizes)
+        cost, _ = costs(call, choice.path)
+        weights = _mebibytes(math.prod(call.sizes) * max(4, call.query.element_size()))
+        takes = (
+            f"{weights} MiB of weights (batch × heads × queries × keys = {shape}) are formed, and about "
+            f"{_mebibytes(cost.bytes_with_gradients)} MiB held at the peak with gradients"
+        )
+    else:
+        assert drawn is not None
+        takes = f"{_mebibytes(drawn.numel())} MiB of bools are drawn, {tuple(drawn.shape)}"
+    advice = next((advice for words, advice in _MENDED.items() if reason.startswith(words)), "")
+    return (
+        f"{reason}: {takes}. {advice or 'Take some queries at a time'}. regard.explain(…, cost=True) predicts a call; "
+        "this is said once"
+    )
+
+
+_OPERATIONS = ((10**9, "billion operations"), (10**6, "million operations"), (1, "operations"))
+_BYTES = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
+
+def _in_units(one: int, other: int, units: tuple[tuple[int, str], ...]) -> str:
+    """Both numbers in the largest unit that the first one reaches."""
+    size, name = next((unit for unit in units if one >= unit[0]), units[-1])
+    first, second = (
+        f"{number / size:,.0f}" if number >= 100 * size else f"{number / size:.3g}" for number in (one, other)
+    )
+    return f"{first} ({second} with gradients) {name}"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.0f}"

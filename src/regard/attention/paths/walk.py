@@ -1,0 +1,400 @@
+"""The paths of a call, walked: each gives the context, and how to make the weights that it did not form."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
+from regard.attention.call import guard as guarding
+from regard.attention.call.call import Call, Course, visible
+from regard.attention.call.checks import are_real, check_sides
+from regard.attention.call.seen import apart, conjuncts, joined
+from regard.attention.modules.linear import Linear, linear_attention
+from regard.attention.parts.functional import dot as formula, unit, wide
+from regard.attention.parts.masks import Causal, Padding, causal, padding
+from regard.attention.parts.score import Additive, DotProduct, Prepared, Score
+from regard.attention.paths import choose
+from regard.attention.paths.cost import warn_of_memory
+from regard.attention.statistics import Statistics, checked_top, statistics_of
+from regard.kernels.additive import attend as additive_attend
+from regard.kernels.autograd.calls import is_readable
+from regard.kernels.dot import dot, draws
+from regard.kernels.fallback import rows
+from regard.kernels.fallback.blocked import blocked
+from regard.kernels.fallback.ragged import ragged
+from regard.kernels.fallback.sdpa import fused
+from regard.kernels.fallback.windowed import windowed
+
+_ALL = slice(None)
+
+
+def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
+    """Take the path of a call.
+
+    Args:
+        call: what was asked.
+        at_once: make the weights now; the context is the same either way.
+        top: make the statistics of the weights now, with this many of each query's largest.
+    """
+    course = call.choose(ahead=top is not None)
+    call = call._replace(seed=draws.new_seed()) if course.draws else call
+    attended = _walked(call, course, at_once, top)
+    if attended is None:
+        # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
+        attended = _walked(call, call.choose(), at_once, top)
+    assert attended is not None
+    return attended
+
+
+def _walked(call: Call, course: Course, at_once: bool, top: int | None) -> Attended | None:
+    """None if the call has to be looked at ahead."""
+    choice, guarded, looks, unread, _ = course
+    keep = _drawn_for(choice, call, guarded)
+    if not at_once:
+        warn_of_memory(choice, call, keep, stacklevel=5)
+    clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
+    attended: Attended | None
+    if choice.path == "linear":
+        attended = _linear(call)
+    elif choice.path == "additive" and choice.facts.in_a_loop:
+        attended = _in_a_loop(clean, keep, spoiled)
+    elif choice.path == "additive" and choice.facts.rows:
+        attended = _by_rows(clean, keep, spoiled)
+    elif choice.path in ("explicit", "additive"):
+        attended = _explicit(clean, keep, spoiled)
+    else:
+        attended = _dotted(clean, choice.path, keep, spoiled, top, unread, dot.Looked() if looks else None)
+    if attended is None:
+        return None
+    if top is not None:
+        attended.statistics(top)  # it keeps them
+    if call.traced and not at_once:
+        # A graph cannot carry the recipe of its weights out; what is held already may leave.
+        return Attended(attended.context, weights=attended._weights, log_prob=attended.log_prob)
+    if at_once:
+        return Attended(
+            attended.context,
+            weights=attended.weights,
+            log_weights=attended.log_weights,
+            log_prob=attended.log_prob,
+            statistics=attended._statistics,
+        )
+    return attended
+
+
+# --- what comes before a path ---------------------------------------------------------------------------------------
+
+
+def _drawn_for(choice: choose.Choice, call: Call, guarded: bool) -> Tensor | None:
+    """What of the mask this path must be given as a tensor."""
+    seen, path = call.seen, choice.path
+    if call.mask is None or path in ("linear", "ragged", "windowed"):
+        return None
+    if path == "compiled" and not guarded:
+        return None  # what the loop does not know is drawn with the rest of its mask
+    if path == "blocked" or (path == "additive" and not guarded and choice.facts.in_a_loop):
+        return call.drawn(seen.beside_causal)
+    if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
+        return None
+    return call.draw()
+
+
+def _guarded(call: Call, keep: Tensor) -> tuple[Call, Tensor]:
+    clean = guarding.guard(call.query, call.compared(), call.value, keep)
+    if call.prepared is None:
+        return call._replace(query=clean.query, key=clean.key, value=clean.value), clean.spoiled
+    prepared = Prepared(call.prepared.key, clean.key)
+    return call._replace(query=clean.query, prepared=prepared, value=clean.value), clean.spoiled
+
+
+# --- parts that the paths share -------------------------------------------------------------------------------------
+
+
+def _ready(call: Call) -> Prepared:
+    return call.score.prepare(call.key) if call.prepared is None else call.prepared
+
+
+def _in(kind: torch.dtype, tensor: Tensor) -> Tensor:
+    """In this type; to ask torch for the one that it has takes as long as a small operation."""
+    return tensor if tensor.dtype is kind else tensor.to(kind)
+
+
+def _for_all_heads(call: Call, tensor: Tensor) -> Tensor:
+    """(batch, key_heads, …) -> (batch, heads, …)."""
+    share = 1 if call.query.ndim == 3 else call.query.shape[1] // call.key.shape[1]
+    return tensor if share == 1 else tensor.repeat_interleave(share, dim=1)
+
+
+def _scores(call: Call, ready: Prepared, part: slice = _ALL) -> Tensor:
+    """Of some queries against all keys."""
+    query = call.query if part == _ALL else call.query[..., part, :]
+    keys = Prepared(_for_all_heads(call, ready.key), _for_all_heads(call, ready.projected))
+    return _biased(call, call.score(query, keys), part)
+
+
+def _biased(call: Call, scores: Tensor, part: slice) -> Tensor:
+    bias = rows.some(call.bias, part)
+    return scores if bias is None else scores + wide(bias)
+
+
+def _read(call: Call, weights: Tensor) -> Tensor:
+    assert call.value is not None
+    value = _for_all_heads(call, call.value)
+    if call.dropout > 0:
+        if call.seed is None:
+            weights = F.dropout(weights, call.dropout)
+        else:
+            weights = weights * draws.kept(call.seed, call.dropout, weights.detach())
+    weights = _in(value.dtype, weights)
+    # torch looks longer for a product of any shapes than it takes for a small one.
+    alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]
+    return _in(call.query.dtype, torch.bmm(weights, value) if alike else torch.matmul(weights, value))
+
+
+def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
+    if not call.refocus:
+        return weights
+    for step in call.refocus:
+        weights = step(weights)
+    # A shift or an interpolation may move weight onto hidden keys; it is dropped, not handed to others.
+    return weights if keep is None else torch.where(keep, weights, 0.0)
+
+
+# --- the paths ------------------------------------------------------------------------------------------------------
+
+
+def _explicit(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    scores = _scores(call, _ready(call))
+    normalized = call.normalizer(scores, keep)
+    log_prob = None
+    if call.normalizer.draws:
+        chosen = normalized.detach() > 0.5
+        log_prob = torch.where(chosen, call.normalizer.log_weights(scores, keep), 0.0).sum(-1, keepdim=True)
+        log_prob = _in(call.query.dtype, guarding.spoil(log_prob, spoiled).squeeze(-1))
+    weights = _refocused(call, normalized, keep)
+    context = None if call.value is None else guarding.spoil(_read(call, weights), spoiled)
+
+    def log_weights() -> Tensor:
+        return _in(call.query.dtype, guarding.spoil(call.normalizer.log_weights(scores, keep), spoiled, keep))
+
+    seen = _in(call.query.dtype, guarding.spoil(weights, spoiled, keep))
+    return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
+
+
+def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    """Additive scores, weighed and read as they are made."""
+    assert isinstance(call.score, Additive) and call.value is not None
+    ready = _ready(call)
+    *sides, vector = call.score.pair_form(call.query, ready)
+    if not are_real(*sides, vector, keep):  # a score's parameters or a mask may be of any class
+        return _by_rows(call, call.draw(), spoiled)
+    scale = 1 / float(call.normalizer.temperature)
+    lower = call.seen.causal and spoiled is None  # else it is drawn with the rest
+    context = additive_attend.attention(
+        *map(wide, (*sides, vector, call.value)),
+        keep=keep,
+        bias=None if call.bias is None else wide(call.bias),
+        causal=lower,
+        dropout=call.dropout,
+        scale=scale,
+        prepared=call.prepared is not None,
+    )
+
+    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
+        drawn = call.drawn(causal()) if lower else None
+        return keep if drawn is None else drawn if keep is None else keep & drawn
+
+    made_from = call.query, ready.projected, *call.score.parameters()
+    source = _again(call, lambda part: _scores(call, ready, part), seen, spoiled, *made_from)
+    return Attended(guarding.spoil(_in(call.query.dtype, context), spoiled), source=source)
+
+
+def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+    assert isinstance(call.score, Score)
+    ready = _ready(call)
+
+    def context(part: slice) -> Tensor:
+        return _read(call, call.normalizer(_scores(call, ready, part), rows.some(keep, part)))
+
+    whole = rows.by_rows(context, call.sizes.queries, math.prod(call.sizes), draws=call.dropout > 0)
+    # The weights are made from the score's parameters: once these have changed they are others.
+    made_from = call.query, ready.projected, *call.score.parameters()
+    source = _again(call, lambda part: _scores(call, ready, part), lambda: keep, spoiled, *made_from)
+    return Attended(guarding.spoil(whole, spoiled), source=source)
+
+
+def _linear(call: Call) -> Attended:
+    assert isinstance(call.score, Linear) and call.value is not None
+    masks = conjuncts(call.mask)
+    keep = None
+    for mask in masks:
+        if isinstance(mask, Padding):
+            drawn = mask.draw(call.sizes, call.query.device)[:, 0, 0].expand(call.sizes.batch, -1)
+            keep = drawn if keep is None else keep & drawn
+    lower = [mask for mask in masks if isinstance(mask, Causal)]
+    three, phi = (call.query, call.key, call.value), call.score.feature_map
+    context = linear_attention(*three, feature_map=phi, causal=len(lower) > 0, keep=keep)
+    # The weights are made under the padding of now, whatever becomes of the caller's lengths.
+    padded = [] if keep is None else [padding(keep=keep.clone())]
+    again = joined([*lower, *padded])
+
+    def scores(part: slice) -> Tensor:
+        drawn = call.drawn(again)
+        if drawn is None or (is_readable(call.query) and guarding.is_safe(call.query, call.key)):
+            return _scores(call, _ready(call), part)
+        query, key, _, spoiled = guarding.guard(call.query, call.key, None, drawn)
+        clean = call._replace(query=query, key=key)
+        return guarding.spoil(_scores(clean, _ready(clean), part), spoiled[..., part])
+
+    source = _again(call, scores, lambda: call.drawn(again), None, call.query, call.key)
+    return Attended(_in(call.query.dtype, context), source=source)
+
+
+def _dotted(
+    call: Call,
+    path: choose.Path,
+    keep: Tensor | None,
+    spoiled: Tensor | None,
+    top: int | None,
+    unread: bool = False,
+    looked: dot.Looked | None = None,
+) -> Attended | None:
+    """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe.
+
+    What is hidden and `unread` may hold anything, but in the loop it is of no account.
+    """
+    assert isinstance(call.score, DotProduct) and call.value is not None
+    if path == "compiled":
+        left, right, factor, directions = call.score.loop_form(call.query, call.key, call.prepared)
+    else:
+        left, right, factor = call.score.dot_form(call.query, _ready(call))
+        directions = dot.NO_DIRECTIONS
+    check_sides(call.query, left, call.key, right)
+    temperature = float(call.normalizer.temperature)
+    scale, bias = factor / temperature, None if call.bias is None else wide(call.bias)
+    if bias is not None and temperature != 1.0:  # it may be as large as the scores
+        bias = bias / temperature
+    sides = _of_one_kind(left, right, call.value)
+    known, loop = call.seen, None
+    observed = made = None
+    if path == "compiled":
+        loop = apart(call.mask, call.sizes)
+        keep = None if loop.rest is None else call.drawn(loop.rest)
+    if path != "fused" and not are_real(*sides, bias, keep):  # a score's parameters or a mask may be of any class
+        if looked is not None:
+            return None
+        call, whole = call._replace(seed=None), call.draw()  # its class may have a dropout of its own
+        if unread and whole is not None:
+            clean, spoiled = _guarded(call, whole)
+            return _explicit(clean, whole, spoiled)
+        return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
+    if loop is not None:
+        sees = visible(loop, keep)
+        options: dict[str, Any] = {"visible": sees, "bias": bias, "scale": scale, "directions": directions}
+
+        def observed(top: int) -> Statistics:
+            top = checked_top(top, call.sizes.keys)
+            return Statistics(*dot.statistics(*sides[:2], top=top, **options))
+
+        if top is None or call.dropout > 0 or dot.learns(*sides, bias):
+            context = dot.attention(*sides, dropout=call.dropout, seed=call.seed, looked=looked, **options)
+            if looked is not None and not looked.safe:
+                return None
+        else:
+            top = checked_top(top, call.sizes.keys)
+            context, *told = dot.attention_and_statistics(*sides, top=top, **options)
+            made = Statistics(*told)
+    elif path == "blocked":
+        context = blocked(*sides, keep=keep, bias=bias, causal=known.causal, scale=scale, dropout=call.dropout)
+    elif path == "ragged":
+        assert known.lengths is not None
+        context = ragged(*sides, lengths=known.lengths, bias=bias, causal=known.causal, scale=scale, asked=known.asked)
+    elif path == "windowed":
+        assert known.window is not None
+        context = windowed(*sides, left=known.window[0], right=known.window[1], scale=scale)
+    else:
+        lower = keep is None and known.causal
+        context = fused(*sides, keep=keep, bias=bias, causal=lower, scale=scale, sighted=known.sighted())
+    context = guarding.spoil(_in(call.query.dtype, context), spoiled)
+
+    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
+        # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
+        if loop is None and known.rest is None and spoiled is None:
+            return call.draw()
+        own = loop.known if loop else causal() if path == "blocked" and known.causal else None
+        lower = call.drawn(own)
+        return keep if lower is None else lower if keep is None else keep & lower
+
+    def scores(part: slice) -> Tensor:
+        # From the two sides: an optimizer may have changed the score's parameters meanwhile.
+        asked, heard, prepares = left, right, call
+        if unread and not (is_readable(left) and guarding.is_safe(left, right)):
+            drawn = seen()  # and not what the caller's mask has become
+            assert drawn is not None
+            asked, heard, *_ = guarding.guard(left, right, None, drawn)
+            prepares = call._replace(key=heard)
+        asked = asked[..., part, :]
+        asked, heard = unit(asked) if directions[0] else asked, _ready(prepares).projected if directions[1] else heard
+        return _biased(call, formula(asked, _for_all_heads(call, heard), factor), part)
+
+    source = _again(call, scores, seen, spoiled, left, right, observed=observed)
+    return Attended(context, statistics=made, source=source)
+
+
+def _of_one_kind(left: Tensor, right: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In one type, where it is not autocast that chooses one."""
+    alike = left.dtype is right.dtype and left.dtype is value.dtype
+    if alike or not (left.is_meta or not torch.is_autocast_enabled(left.device.type)):
+        return left, right, value
+    kind = torch.promote_types(left.dtype, value.dtype)
+    return left.to(kind), right.to(kind), value.to(kind)
+
+
+def _again(
+    call: Call,
+    scores: Callable[[slice], Tensor],
+    seen: Callable[[], Tensor | None],
+    spoiled: Tensor | None,
+    *made_from: Tensor,
+    observed: Callable[[int], Statistics] | None = None,
+) -> "_Again":
+    """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
+    # A graph takes no recipes along.
+    return _Again(call, scores, seen, spoiled, observed, [] if call.traced else counted(*made_from, call.bias))
+
+
+class _Again(NamedTuple):
+    """The weights made again, with their scores and mask."""
+
+    call: Call
+    scores: Callable[[slice], Tensor]
+    seen: Callable[[], Tensor | None]
+    spoiled: Tensor | None
+    observed: Callable[[int], Statistics] | None
+    counts: Counted
+
+    def check(self) -> None:
+        check_unchanged(self.counts)
+
+    def weights(self) -> Tensor:
+        return self._made(self.call.normalizer, _ALL)
+
+    def log_weights(self) -> Tensor:
+        return self._made(self.call.normalizer.log_weights, _ALL)
+
+    @property
+    def statistics(self) -> Callable[[int], Statistics] | None:
+        return None if isinstance(self.call.normalizer.temperature, Tensor) else self.observed or self._statistics
+
+    def _statistics(self, top: int) -> Statistics:
+        shape = (*self.call.query.shape[:-1], self.call.sizes.keys)
+        return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
+
+    def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
+        keep = rows.some(self.seen(), part)
+        rotten = None if self.spoiled is None else self.spoiled[..., part]
+        return _in(self.call.query.dtype, guarding.spoil(make(self.scores(part), keep), rotten, keep))

@@ -1,0 +1,60 @@
+"""Known links as weights between pieces: what an attention may be taught to look at."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.pairs.pairs import Pair
+from regard.data.text.units import spaced_words
+from regard.data.tokenizers.tokenizers import Encoded
+
+# (target piece, source piece, weight); the weights of a target piece sum to 1.
+Spread = list[tuple[int, int, float]]
+
+
+def spread(pair: Pair, source: Encoded, target: Encoded, most: int) -> Spread:
+    """The sure links of a pair of sentences, spread over pieces: A* of Chen et al. (2016), "Guided alignment training".
+
+    Each piece of a linked target word looks at all pieces of the source words that its word is linked to, equally. A
+    piece without links, and the end mark, are left out.
+
+    Args:
+        pair: its links, counted as it says; none if they are unknown.
+        source, target: both sides in pieces.
+        most: pieces of a side that are kept.
+    """
+    if not pair.links:
+        return []
+    source_word_of, target_word_of = _words(pair, pair.source, source)[:most], _words(pair, pair.target, target)[:most]
+    pieces: dict[int, list[int]] = {}  # of each source word
+    for piece, word in enumerate(source_word_of):
+        pieces.setdefault(word, []).append(piece)
+    linked: dict[int, list[int]] = {}  # source pieces of each target word
+    for source_word, target_word in sorted(pair.links):
+        linked.setdefault(target_word, []).extend(pieces.get(source_word, []))
+    return [
+        (row, column, 1 / len(linked[word]))
+        for row, word in enumerate(target_word_of)
+        if linked.get(word)
+        for column in linked[word]
+    ]
+
+
+def dense(spreads: Sequence[Spread], targets: int, sources: int) -> Float[Tensor, "batch {targets} {sources}"]:
+    """The weights of some pairs side by side, 0 wherever there is no link."""
+    weights = torch.zeros(len(spreads), targets, sources)
+    cells = [(row, *cell) for row, cells in enumerate(spreads) for cell in cells]
+    if cells:
+        rows, lines, columns, values = zip(*cells, strict=True)
+        weights[torch.tensor(rows), torch.tensor(lines), torch.tensor(columns)] = torch.tensor(values)
+    return weights
+
+
+def _words(pair: Pair, text: str, encoded: Encoded) -> list[int]:
+    """The word of each piece, counted as the pair's links count them."""
+    if pair.counted == "tokenizer":
+        return encoded.words
+    spaced = spaced_words(text)
+    return [spaced[word] for word in encoded.words]

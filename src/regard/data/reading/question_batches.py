@@ -1,0 +1,188 @@
+"""Questions about texts as tensors, in batches of texts of similar length.
+
+Place 0 of a text means that it does not answer; word n, counted from 0, has place n + 1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from regard.data.chance import Chance
+from regard.data.labelled.tagged import pad_words
+from regard.data.labelled.word_features import WordFeatures
+from regard.data.reading.questions import Question, Span, key_of, span_of, words_in
+from regard.errors import DataError
+
+NOWHERE: Span = (0, 0)
+"""Where the answer begins and ends that a text does not give."""
+
+
+class Encoded(NamedTuple):
+    """A question as it is read.
+
+    Attributes:
+        text: ids of the features of each word of the text.
+        asked: likewise of the question.
+        shared: for each word of the text, 1 if it stands in the question, too.
+        spans: first and last place of each given answer; none where nothing is told.
+    """
+
+    text: list[list[int]]
+    asked: list[list[int]]
+    shared: list[int]
+    spans: list[Span]
+
+
+@dataclass(frozen=True)
+class QuestionBatch:
+    """Questions side by side, padded on the right.
+
+    Attributes:
+        text: ids of the features of each word, 0 where there is none.
+        lengths: words of each text.
+        asked: ids of the questions' words.
+        asked_lengths: words of each question.
+        shared: whether a word of the text stands in the question.
+        spans: first and last place of each given answer; the first answer again where a question has fewer.
+        told: which of these are answers; none of a question about which nothing is told.
+    """
+
+    text: Int64[Tensor, "batch words features"]
+    lengths: Int64[Tensor, " batch"]
+    asked: Int64[Tensor, "batch asked features"]
+    asked_lengths: Int64[Tensor, " batch"]
+    shared: Int64[Tensor, "batch words"]
+    spans: Int64[Tensor, "batch given 2"]
+    told: Bool[Tensor, "batch given"]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def to(self, device: torch.device | str) -> "QuestionBatch":
+        """The same batch on another device."""
+        return QuestionBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+    @staticmethod
+    def of(questions: list[Encoded]) -> "QuestionBatch":
+        text, lengths = pad_words([one.text for one in questions])
+        asked, asked_lengths = pad_words([one.asked for one in questions])
+        shared = torch.zeros(text.shape[:2], dtype=torch.int64)
+        given = max(1, *(len(one.spans) for one in questions))
+        spans = torch.zeros(len(questions), given, 2, dtype=torch.int64)
+        told = torch.zeros(len(questions), given, dtype=torch.bool)
+        for row, one in enumerate(questions):
+            shared[row, : len(one.shared)] = torch.tensor(one.shared)
+            if one.spans:
+                spans[row] = torch.tensor([*one.spans, *one.spans[:1] * (given - len(one.spans))])
+                told[row, : len(one.spans)] = True
+        return QuestionBatch(text, lengths, asked, asked_lengths, shared, spans, told)
+
+
+TOGETHER = 8_000
+"""Words of texts that are read together in use, padding counted: memory and time grow with the square of a text."""
+
+MOST = 10_000
+"""Words of a text that can be read at most."""
+
+
+def read_length(question: Question, most: int = MOST) -> int:
+    """The words of a question's text.
+
+    Raises:
+        DataError: there are more than can be read; the message names the question.
+    """
+    length = len(words_in(question.text))
+    if length > most:
+        raise DataError(
+            f"{question.place}: the text has {length} words, and at most {most} can be read here; give the part that "
+            "matters"
+        )
+    return length
+
+
+def together(lengths: Sequence[int], batch: int | None = None) -> list[list[int]]:
+    """Which texts are read together, those of the most words first; a long one by itself.
+
+    Args:
+        lengths: words of each.
+        batch: texts of a batch at most, where that is limited.
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batches = []
+    while order:
+        fit = max(1, TOGETHER // max(1, lengths[order[-1]]))
+        count = fit if batch is None else min(fit, batch)
+        batches.append(order[-count:])
+        del order[-count:]
+    return batches
+
+
+class Encoder:
+    """Questions by the ids of their words.
+
+    Args:
+        features: of words.
+        longest: words of an answer at most; longer ones are no spans.
+    """
+
+    def __init__(self, features: WordFeatures, longest: int) -> None:
+        self.longest = longest
+        self._ids = lru_cache(maxsize=100_000)(features.ids)
+
+    def __call__(self, question: Question) -> Encoded:
+        text, asked = words_in(question.text), words_in(question.asked)
+        keys = {key_of(word.text) for word in asked}
+        return Encoded(
+            [self._ids(word.text) for word in text],
+            [self._ids(word.text) for word in asked],
+            [int(key_of(word.text) in keys) for word in text],
+            self.spans(question),
+        )
+
+    def spans(self, question: Question) -> list[Span]:
+        """Places of the answers that are told and not too long, each once, in their order; see `NOWHERE`."""
+        if question.answers is None:
+            return []
+        if not question.answers:
+            return [NOWHERE]
+        words = words_in(question.text)
+        found = [span_of(words, one.start, one.start + len(one.text)) for one in question.answers]
+        short = [(span[0] + 1, span[1] + 1) for span in found if span and span[1] - span[0] < self.longest]
+        return list(dict.fromkeys(short))
+
+
+class QuestionBatches:
+    """Batches of questions by number; follows `training.place.Batches`.
+
+    Args:
+        question: `number -> Encoded`; for made stories any number, so that each epoch has new ones.
+        count: questions of an epoch.
+        batch: questions read together.
+        seed: with the number of the epoch it decides the order.
+        lengths: words of each text, by which questions are put together; None: each epoch has new ones, in the order
+            of their numbers.
+    """
+
+    def __init__(
+        self, question: Callable[[int], Encoded], count: int, batch: int, seed: int, lengths: list[int] | None
+    ) -> None:
+        self.question, self.count, self.batch, self.seed, self.lengths = question, count, batch, seed, lengths
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """Which questions make which batch in an epoch; each comes once."""
+        chance = Chance("questions", self.seed, epoch)
+        if self.lengths is None:
+            order = list(range(epoch * self.count, (epoch + 1) * self.count))
+        else:
+            order = sorted(chance.shuffled(range(self.count)), key=self.lengths.__getitem__)
+        batches = [order[at : at + self.batch] for at in range(0, self.count, self.batch)]
+        return batches if self.lengths is None else chance.shuffled(batches)
+
+    def load(self, indices: list[int]) -> QuestionBatch:
+        """The tensors of some questions, in this order."""
+        return QuestionBatch.of([self.question(number) for number in indices])

@@ -1,0 +1,122 @@
+"""Stories that are made, in the words of bAbI's tasks 1 and 2: people walk between places, and may carry things.
+
+Each is made from its number and a seed, the same on every machine. A question comes after every two sentences, as soon
+as one can be answered.
+"""
+
+from dataclasses import dataclass, field
+
+from regard.data.chance import Chance
+from regard.data.pairs.settings import Part
+from regard.data.reading.babi import Line, Story
+from regard.data.reading.story_settings import MadeStories
+
+PEOPLE = ("Mary", "John", "Daniel", "Sandra")
+PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+THINGS = ("apple", "football", "milk")
+GO = ("went", "went back", "journeyed", "moved", "travelled")
+TAKE = ("got", "grabbed", "picked up", "took")
+DROP = ("discarded", "dropped", "left", "put down")
+
+_MOVES, _TAKES = 0.5, 0.76
+"""Draws below the first are walks, below the second takes, else drops, if somebody is able to: near bAbI's shares."""
+
+
+def made_story(settings: MadeStories, seed: int, part: Part, number: int) -> Story:
+    """Story number n of a part."""
+    chance = Chance("stories", settings.facts, part, seed, number)
+    lines: list[Line] = []
+    world = _World(chance)
+    asked = 0
+    while asked < settings.questions:
+        for _ in range(2):
+            lines.append(Line(world.walk(len(lines)) if settings.facts == 1 else world.event(len(lines))))
+        known = world.known_people() if settings.facts == 1 else world.known_things()
+        if known:
+            name, place, supports = chance.choose(known)
+            what = name if settings.facts == 1 else f"the {name}"
+            lines.append(Line(f"Where is {what}?", True, place, supports))
+            asked += 1
+    return Story(tuple(lines), f"made story {number}")
+
+
+Known = tuple[str, str, tuple[int, ...]]
+"""Who or what, where, and the sentences that tell it."""
+
+
+@dataclass
+class _Thing:
+    """Where a thing is: with somebody, or at a place; and the sentences that told it, if its place is known."""
+
+    place: str
+    holder: str | None = None
+    event: int | None = None
+    told: int | None = None
+
+
+@dataclass
+class _World:
+    """People and things; where they are at first is not told."""
+
+    chance: Chance
+    places: dict[str, str] = field(init=False)
+    told: dict[str, int] = field(default_factory=dict)
+    things: dict[str, _Thing] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = {person: self.chance.choose(PLACES) for person in PEOPLE}
+        self.things = {name: _Thing(self.chance.choose(PLACES)) for name in THINGS}
+
+    def walk(self, line: int) -> str:
+        """Somebody goes to another place."""
+        person = self.chance.choose(PEOPLE)
+        place = self.chance.choose([one for one in PLACES if one != self.places[person]])
+        self.places[person], self.told[person] = place, line
+        return f"{person} {self.chance.choose(GO)} to the {place}."
+
+    def event(self, line: int) -> str:
+        """Somebody goes, takes or drops; what nobody can do is drawn again."""
+        while True:
+            drawn = self.chance()
+            if drawn < _MOVES:
+                return self.walk(line)
+            drops = drawn >= _TAKES
+            able = [
+                (person, name)
+                for person in PEOPLE
+                for name, one in self.things.items()
+                if (one.holder == person if drops else one.holder is None and one.place == self.places[person])
+            ]
+            if able:
+                return (self._drop if drops else self._take)(*self.chance.choose(able), line)
+
+    def known_people(self) -> list[Known]:
+        """Everybody whose last walk was told."""
+        return [(person, self.places[person], (line,)) for person, line in self.told.items()]
+
+    def known_things(self) -> list[Known]:
+        """What was dropped where somebody was known to be, or carried somewhere since it was taken."""
+        known: list[Known] = []
+        for name, one in self.things.items():
+            if one.event is None:
+                continue
+            if one.holder is None and one.told is not None:
+                known.append((name, one.place, (one.event, one.told)))
+            elif one.holder is not None and self.told.get(one.holder, -1) > one.event:
+                known.append((name, self.places[one.holder], (one.event, self.told[one.holder])))
+        return known
+
+    def _take(self, person: str, name: str, line: int) -> str:
+        self.things[name] = _Thing(self.places[person], person, line)
+        return f"{person} {self.chance.choose(TAKE)} the {name} there."
+
+    def _drop(self, person: str, name: str, line: int) -> str:
+        self.things[name] = _Thing(self.places[person], None, line, self.told.get(person))
+        there = " there" if self.chance() < 0.2 else ""
+        return f"{person} {self.chance.choose(DROP)} the {name}{there}."
+
+
+def made_stories(settings: MadeStories, seed: int, part: Part) -> list[Story]:
+    """As many stories of a part as the settings say."""
+    return [made_story(settings, seed if settings.seed is None else settings.seed, part, number)
+            for number in range(settings.count)]  # fmt: skip

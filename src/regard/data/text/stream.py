@@ -1,0 +1,213 @@
+"""Running text as one stream of ids, the windows that training cuts it into, and the rows that a test reads.
+
+Each line is cut into pieces, and its end is a piece of its own (the id of `END`), so that a model can tell where lines
+break and write them. Where documents have borders, each ends with the id of `BEGIN`: it is told as the last piece of
+one document, and read before the first piece of the next.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from regard.data.chance import Chance
+from regard.data.text.documents import Line
+from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.errors import DataError
+from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
+
+_TOGETHER = 1 << 12
+"""Pieces that a test reads in one go, about; each takes as many numbers as the vocabulary has entries."""
+
+
+def pieces_of(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
+    """The ids of a line with its end, if that is here; with a border, the mark of the document before comes first."""
+    return [BEGIN] * border + tokenizer.encode(line.text).ids + [END] * line.ends
+
+
+def narrowest(vocabulary: int) -> np.dtype:
+    """The type that an id of so many takes the least room in."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<i4")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A text as ids.
+
+    Attributes:
+        ids: of all pieces, line ends and marks; in memory, or on the disk.
+        unknown: how many of them are words that the vocabulary does not know.
+        borders: whether its documents end with a mark.
+    """
+
+    ids: np.ndarray
+    unknown: int
+    borders: bool = False
+
+    @classmethod
+    def of(cls, lines: Iterable[Line | str], tokenizer: Tokenizer, borders: bool = False) -> "Stream":
+        """The stream of some lines, in memory."""
+        ids = array("i")
+        for given in lines:
+            line = Line(given) if isinstance(given, str) else given
+            ids.extend(pieces_of(line, tokenizer, borders and line.first and bool(ids)))
+        if borders and ids:
+            ids.append(BEGIN)
+        return cls(np.array(ids, narrowest(len(tokenizer))), ids.count(UNKNOWN), borders)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def opening(self) -> int:
+        """What is read before the first piece: as if a line, or a document, had just ended."""
+        return BEGIN if self.borders else END
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows side by side.
+
+    Attributes:
+        ids: each has one piece more than is told: the first is only read.
+    """
+
+    ids: Int64[Tensor, "batch positions"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: torch.device | str) -> "WindowBatch":
+        """The same batch on another device."""
+        return WindowBatch(self.ids.to(device))
+
+    @property
+    def documents(self) -> Int64[Tensor, "batch positions"]:
+        """The number of each piece's document within its window; a mark that is read begins one."""
+        return (self.ids == BEGIN).long().cumsum(1)
+
+
+class Plan(Sequence[list[int]]):
+    """The batches of an epoch as lists of numbers, kept as one array: text that fills a disk has many windows.
+
+    Args:
+        items: all numbers, in order.
+        batch: how many make a batch.
+    """
+
+    def __init__(self, items: np.ndarray, batch: int) -> None:
+        self.items, self.batch = items, batch
+
+    def __len__(self) -> int:
+        return -(-len(self.items) // self.batch)
+
+    @overload
+    def __getitem__(self, at: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[list[int]]: ...
+    def __getitem__(self, at: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        place = range(len(self))[at] * self.batch
+        one: list[int] = self.items[place : place + self.batch].tolist()
+        return one
+
+
+class WindowBatches:
+    """Windows of a stream, cut anew and put in a new order for each epoch.
+
+    The first cut is drawn, so that in the course of the epochs a piece stands at every place of a window; what is left
+    over before the first and after the last window is left out of that epoch.
+
+    Args:
+        stream: the ids, from which windows are read when they are needed.
+        window: pieces that are told in a window; a shorter text is one window.
+        batch: windows of a batch.
+        seed: with the number of the epoch it decides cuts and order; the same on every machine.
+
+    Raises:
+        DataError: there are fewer than two pieces, so that there is nothing to tell.
+    """
+
+    def __init__(self, stream: np.ndarray | Sequence[int], window: int, batch: int, seed: int = 0) -> None:
+        if len(stream) < 2:
+            raise DataError(f"a text of {len(stream)} pieces has no next one to tell")
+        self.ids = np.asanyarray(stream)
+        self.window, self.batch, self.seed = min(window, len(stream) - 1), batch, seed
+
+    def plan(self, epoch: int) -> Sequence[list[int]]:
+        """Where the windows of each batch of an epoch begin."""
+        chance = Chance("windows", self.seed, epoch)
+        told = len(self.ids) - 1
+        first = chance.below(min(self.window, told - self.window + 1))
+        starts = np.arange(first, told - self.window + 1, self.window)
+        return Plan(starts[chance.order(len(starts))], self.batch)
+
+    def load(self, indices: list[int]) -> WindowBatch:
+        """The windows that begin at some places."""
+        windows = np.stack([self.ids[at : at + self.window + 1] for at in indices])
+        return WindowBatch(torch.from_numpy(windows.astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The same places of several rows of a text, to be read on from the part before.
+
+    Attributes:
+        first: the place of its first piece in its row; 0 is where rows are read from a fresh state.
+        read: what is read, one piece behind what is told; padding where a row is over.
+        told: what is told; `ignored` where a row is over.
+    """
+
+    first: int
+    read: Int64[Tensor, "rows positions"]
+    told: Int64[Tensor, "rows positions"]
+
+
+def stretches(stream: Stream, length: int, window: int, ignored: int, apart: bool = False) -> Iterator[Stretch]:
+    """A whole text in rows, some side by side, window by window: every piece is told once, and none is left out.
+
+    The first piece of a row is told from the one before it; the first of the text as after a line end or a mark.
+
+    Args:
+        stream: the text.
+        length: pieces of a row at most, each of which starts from a fresh state.
+        window: pieces of a row that are read in one go.
+        ignored: what stands in `told` where there is nothing.
+        apart: begin a row with each document.
+    """
+    rows = _rows(stream, length, apart)
+    together = max(1, _TOGETHER // min(length, window))
+    for at in range(0, len(rows), together):
+        some = rows[at : at + together].tolist()
+        longest = max(stop - start for start, stop in some)
+        told = torch.full((len(some), longest), ignored, dtype=torch.int64)
+        read = torch.full_like(told, PADDING)
+        for row, (start, stop) in enumerate(some):
+            before = [stream.opening] if start == 0 else stream.ids[start - 1 : start].tolist()
+            ids = torch.tensor([*before, *stream.ids[start:stop].tolist()])
+            read[row, : stop - start], told[row, : stop - start] = ids[:-1], ids[1:]
+        for first in range(0, longest, window):
+            places = slice(first, min(first + window, longest))
+            yield Stretch(first, read[:, places], told[:, places])
+
+
+def _rows(stream: Stream, length: int, apart: bool) -> np.ndarray:
+    """First place of each row, and the one after its last; those of documents by length, so that few are padded."""
+    if not apart:
+        starts = np.arange(0, len(stream), length)
+        return np.stack([starts, np.minimum(starts + length, len(stream))], axis=1)
+    ends = np.flatnonzero(stream.ids == BEGIN) + 1
+    ends = ends if len(ends) and ends[-1] == len(stream) else np.append(ends, len(stream))
+    rows = [
+        (start, min(start + length, int(end)))
+        for begin, end in zip([0, *ends[:-1].tolist()], ends, strict=True)
+        for start in range(begin, int(end), length)
+    ]
+    rows.sort(key=lambda row: row[0] - row[1])
+    return np.array(rows, dtype=np.int64).reshape(-1, 2)

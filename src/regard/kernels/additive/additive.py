@@ -1,0 +1,238 @@
+"""Additive scores `vᵀ tanh(a + b)` of all pairs, without a tanh for each of them and without their table.
+
+tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
+position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
+blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does so where there is a compiler;
+without one, torch's own operations do (`additive_blocks.py`), or, of many pairs of moderate numbers, matrix products
+(`additive_products.py`).
+
+Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
+perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,
+for beyond it the sum is past ±9.5, where tanh is ±1. No product reaches e^88 = 1.7e38. What has two wide sides (NaN and
+inf are wide) goes through blocks of σ(2 (a + b)) itself.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys, products as additive_products
+from regard.kernels.additive.step import FAINT, step_scores
+from regard.kernels.autograd.again import apart
+from regard.kernels.autograd.batches import untraced
+from regard.kernels.autograd.calls import are_numbers, is_real
+from regard.kernels.autograd.remembered import Remembered
+from regard.kernels.native import compiler
+from regard.kernels.native.pages import in_large_pages
+
+# Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
+_LEAST, _LEAST_COMPILED = 2**19, 2**16
+
+MANY = 16
+"""So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
+
+# The exponentials of keys, between the steps of a decoder, by whether they are for a loop; None where the keys are too
+# wide.
+_kept: dict[bool, Remembered[Tensor | None]] = {True: Remembered(), False: Remembered()}
+
+
+def serves(like: Tensor, numbers: int) -> bool:
+    """Whether this path takes a call: a plain one on a CPU, and large enough to be faster here than as a formula.
+
+    Args:
+        like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
+        numbers: pairs × hidden units.
+    """
+    if not (like.is_cpu or like.is_meta) or torch.compiler.is_compiling() or not is_real(like) or like.is_neg():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    return numbers >= _LEAST_COMPILED and (numbers >= _LEAST or compiler.library("additive/additive") is not None)
+
+
+def additive_scores(
+    query: Float[Tensor, "*lead queries hidden"],
+    key: Float[Tensor, "*lead keys hidden"],
+    vector: Float[Tensor, " hidden"],
+    formula: Callable[[Tensor, Tensor, Tensor], Tensor],
+    prepared: bool = False,
+) -> Float[Tensor, "*lead queries keys"]:
+    """`vᵀ tanh(a + b)` for each query a and key b (Bahdanau 2015, A.1.2), in float32 or float64.
+
+    Args:
+        query: a, projected.
+        key: b, projected.
+        vector: v.
+        formula: the same as torch's own operations, for derivatives of derivatives.
+        prepared: the keys were made ready for many calls: their exponentials are kept while this tensor lives, so that
+            a decoder's next step finds them; and what comes back to them from all steps is added up in one table.
+
+    The scores differ from the formula's by some units in the last place of `Σ|v|`, gradients likewise.
+    """
+    few = prepared and query.shape[-2] < MANY
+    if not torch.is_grad_enabled():  # an operation that keeps nothing takes longer
+        return _forward(query, key, vector, few)[0]
+    shared = additive_keys.ticket_of(key) if few and loop("additive", "backward", key.dtype) else None
+    scores: Tensor = _Scores.apply(query, key, vector, formula, few, *(shared or (None, None)))
+    return scores
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        vector: Tensor,
+        formula: Any,
+        keeps: bool,
+        gathered: additive_keys.Gathered | None,
+        ticket: Tensor | None,
+    ) -> Tensor:
+        scores, kept = _forward(query, key, vector, keeps)
+        ctx.save_for_backward(query, key, vector, kept)
+        ctx.formula, ctx.gathered = formula, gathered
+        ctx.compiled = loop("additive", "forward", query.dtype) is not None
+        return scores
+
+    @staticmethod
+    @untraced
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        # A backward pass within autocast would narrow what the forward pass has widened.
+        with torch.autocast(given.device.type, enabled=False):
+            found = _Scores.gradients(ctx, given)
+        return *found, None, None, None, None if ctx.gathered is None else given.new_zeros(())
+
+    @staticmethod
+    def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, vector, kept = ctx.saved_tensors
+        given, create = given.resolve_neg(), torch.is_grad_enabled()
+        if create or not are_numbers(given):  # somebody will differentiate or map this
+            with torch.enable_grad():
+                query, key, vector = apart(query, key, vector)
+                scores = ctx.formula(query, key, vector)
+            wanted = [one for one in (query, key, vector) if one.requires_grad]
+            found = iter(torch.autograd.grad(scores, wanted, given, create_graph=create))
+            return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
+        given = given.contiguous()
+        run = loop("additive", "backward", query.dtype) if ctx.compiled else None
+        if run:
+            a, b, v = padded(query), padded(key), padded(vector)
+            if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the ticket hands the keys' gradient on
+                table, adds = ctx.gathered.table(b)
+            else:
+                table, adds = torch.empty_like(b), False
+            into = torch.zeros_like(a) if adds else torch.empty_like(a), table, torch.zeros_like(v)
+            run(*sizes(a, b), *addresses(a, b, kept, v, given, *into), adds)
+            into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
+            if ctx.gathered is not None:
+                into_key = None
+        elif kept is None and additive_products.serves(query, key, vector, backward=True):
+            return additive_products.gradients(query, key, vector, given)
+        else:
+            a, b, c, g = _flat(query, key, kept, given)
+            into_query, into_key, into_vector = additive_blocks.gradients(a, b, c, g, 4 * vector)
+            into_query, into_key = into_query.view(query.shape), into_key.view(key.shape)
+        return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
+
+
+def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
+    """The scores, and what is kept of the keys."""
+    run = loop("additive", "forward", query.dtype)
+    kept = kept_of(key, run is not None) if keeps else None
+    if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
+        with torch.autocast(query.device.type, enabled=False):
+            found = additive_products.scores(query, key, vector)
+        if found is not None:
+            return found, None
+    if run:
+        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+        a, b, v = padded(query), padded(key), padded(vector)
+        run(*sizes(a, b), *addresses(a, b, kept, v, scores))
+        return scores, kept
+    vector = vector.contiguous()
+    if kept is not None and key.shape[-2] * len(vector) <= additive_blocks.BLOCK:
+        left = additive_blocks.exponential(query, additive_blocks.REACH[query.dtype][1])
+        return step_scores(left.contiguous(), kept, vector), kept
+    a, b, c = _flat(query, key, kept)
+    scores = additive_blocks.scores(a, b, vector, c).mul_(2).sub_(vector.sum())
+    return scores.view(*query.shape[:-1], key.shape[-2]), kept
+
+
+def _flat(*tensors: Tensor | None) -> list[Any]:
+    """Each with one axis of items in place of all that lead; None stays None."""
+    return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
+
+
+def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
+    """The exponentials of narrow keys, made once while they live."""
+    return _kept[compiled].look(key, lambda key: _to_keep(key.detach(), compiled))
+
+
+@torch.inference_mode(False)  # a later call may have gradients
+def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
+    if compiled:
+        run = loop("additive", "keep", key.dtype)
+        if run is None:  # what asks is a loop of another library, which then makes them itself
+            return None
+        key = padded(key)
+        made = torch.empty_like(key)
+        return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
+    if not additive_blocks.is_narrow(key, additive_blocks.REACH[key.dtype][0]):
+        return None
+    made = torch.mul(key, -2, out=in_large_pages(key.new_empty(key.shape)))
+    return made.exp_().mul_(FAINT[key.dtype])
+
+
+# --- the compiled loops ---------------------------------------------------------------------------------------------
+
+_SIZES, _ATTEND = (ctypes.c_int64,) * 5, (ctypes.c_void_p, ctypes.c_double, ctypes.c_double)
+# What a loop is given before the addresses, how many these are, and what comes behind them.
+_TAKES: dict[str, tuple[Any, ...]] = {
+    "additive_forward": (_SIZES, 5),
+    "additive_backward": (_SIZES, 8, ctypes.c_bool),
+    "additive_keep": (_SIZES[:1], 2),
+    "additive_attend_forward": (_ATTEND, 9),
+    "additive_attend_backward": (_ATTEND, 15),
+}
+
+
+def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
+    """A loop of a library for numbers of a type, None where there's none; tensors are given by their addresses."""
+    library = compiler.library(name)
+    return None if library is None else _typed(library, f"{name}_{way}", dtype)
+
+
+@functools.cache
+def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
+    run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
+    before, addresses, *behind = _TAKES[name]
+    run.argtypes = [*before, *(ctypes.c_void_p,) * addresses, *behind]
+    run.restype = ctypes.c_bool if name == "additive_keep" else None
+    return run
+
+
+def sizes(query: Tensor, key: Tensor) -> tuple[int, ...]:
+    """Items, queries, keys, width and threads, as the loops want them."""
+    return query.shape[:-2].numel(), query.shape[-2], *key.shape[-2:], torch.get_num_threads()
+
+
+def addresses(*tensors: Tensor | None) -> tuple[int | None, ...]:
+    """Where contiguous tensors lie."""
+    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
+
+
+def padded(rows: Tensor) -> Tensor:
+    """Rows of whole vectors, as wide as any processor's: 0 behind their end."""
+    more = _behind(rows)
+    return F.pad(rows, (0, more)) if more else rows.resolve_neg().contiguous()
+
+
+def _behind(rows: Tensor) -> int:
+    return -rows.shape[-1] % (64 // rows.element_size())

@@ -1,0 +1,272 @@
+// Attention with additive scores in one loop over blocks of queries and keys: scores, bias, mask, softmax, dropout and
+// read, forward and backward, without a table of queries × keys. The softmax is made as the keys come (Milakov &
+// Gimelshein 2018); the way back makes each block's scores again and needs of them the logarithm of their sum alone.
+
+#include <cmath>
+
+#include "additive/pairs.hpp"
+#include "additive/sides.hpp"
+
+namespace {
+
+using namespace loops;
+
+constexpr int64_t kBlock = pairs::kSome;  // queries and keys of a block
+
+// An operand that is broadcast: its steps from one batch, head, query and key to the next; 0 where one serves all.
+struct Steps {
+    int64_t batch, head, query, key;
+    int64_t at(int64_t b, int64_t h, int64_t q) const { return b * batch + h * head + q * query; }
+};
+
+struct Sizes {
+    int64_t batch, heads, key_heads, queries, keys, wide, values, threads;
+    Steps keep, bias, into_bias;
+    int64_t causal, seed;  // causal: no query sees a key behind its own place
+
+    int64_t key_item(int64_t item) const { return item / heads * key_heads + item % heads / (heads / key_heads); }
+    int64_t cost() const { return batch * heads * queries * keys * (wide + values); }
+};
+
+// Everything a call is given. `kept` is exp(-2 b) or null, `keep` and `bias` may be null.
+template <typename T>
+struct Given {
+    const T *a, *b, *kept, *v, *value;
+    const unsigned char* keep;
+    const T* bias;
+    double scale, dropout;
+};
+
+// Whether a weight is dropped, from its number alone (the finalizer of SplitMix64, Steele, Lea & Flood 2014).
+inline bool dropped(uint64_t seed, uint64_t number, uint64_t limit) {
+    uint64_t z = seed + number * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return ((z ^ (z >> 31)) >> 32) < limit;
+}
+
+// What the weights of a block of one item are made of.
+template <typename T>
+struct Block {
+    const Sizes& sizes;
+    const Given<T>& given;
+    pairs::Sides<T>& sides;
+    T total;
+    int64_t item, first, rows, begin, count;  // queries from `first` on, of which sides.x holds those; keys from `begin`
+
+    const unsigned char* mask(int64_t r) const {
+        return given.keep + sizes.keep.at(item / sizes.heads, item % sizes.heads, first + r) + begin * sizes.keep.key;
+    }
+
+    // Whether no query of the block sees any of its keys.
+    bool hidden() const {
+        if (sizes.causal && begin >= first + rows) return true;
+        if (!given.keep) return false;
+        for (int64_t r = 0; r < (sizes.keep.query ? rows : 1); ++r) {
+            const unsigned char* keep = mask(r);
+            unsigned char any = 0;
+            if (sizes.keep.key == 1)
+                for (int64_t k = 0; k < count; ++k) any |= keep[k];
+            else
+                for (int64_t k = 0; k < count; ++k) any |= keep[k * sizes.keep.key];
+            if (any) return false;
+        }
+        return true;
+    }
+
+    // (score + bias) · scale, −inf where the mask hides or there is no key any more; rows are kBlock long.
+    void scores(const T* x, T* to) const {
+        (sides.exponential ? pairs::scores<T, true> : pairs::scores<T, false>)(
+            rows, count, sizes.wide, x, sides.y + begin * sizes.wide, given.v, total, to, kBlock);
+        constexpr T none = -std::numeric_limits<T>::infinity();
+        T scale = given.scale;
+        for (int64_t r = 0; r < rows; ++r) {
+            T* row = to + r * kBlock;
+            if (given.bias) {
+                const Steps& steps = sizes.bias;
+                const T* bias = given.bias + begin * steps.key +
+                                steps.at(item / sizes.heads, item % sizes.heads, first + r);
+                if (steps.key == 1)
+                    for (int64_t k = 0; k < count; ++k) row[k] += bias[k];
+                else
+                    for (int64_t k = 0; k < count; ++k) row[k] += bias[k * steps.key];
+            }
+            for (int64_t k = 0; k < count; ++k) row[k] *= scale;
+            if (given.keep) {
+                const unsigned char* keep = mask(r);
+                if (sizes.keep.key == 1)
+                    for (int64_t k = 0; k < count; ++k) row[k] = keep[k] ? row[k] : none;
+                else
+                    for (int64_t k = 0; k < count; ++k) row[k] = keep[k * sizes.keep.key] ? row[k] : none;
+            }
+            int64_t end = sizes.causal ? std::max<int64_t>(0, std::min(count, first + r + 1 - begin)) : count;
+            for (int64_t k = end; k < kBlock; ++k) row[k] = none;
+        }
+    }
+
+    // 0 for a weight that is dropped, 1 / (1 − dropout) for any other.
+    void factors(int64_t r, T* to) const {
+        uint64_t limit = given.dropout * 4294967296.0;
+        uint64_t number = ((uint64_t)item * sizes.queries + first + r) * sizes.keys + begin;
+        T more = given.dropout < 1 ? 1 / (1 - given.dropout) : 0;
+        for (int64_t k = 0; k < kBlock; ++k) to[k] = dropped(sizes.seed, number + k, limit) ? 0 : more;
+    }
+};
+
+template <typename T>
+T total_of(const Sizes& sizes, const T* v) {
+    T total = 0;
+    for (int64_t h = 0; h < sizes.wide; ++h) total += v[h];
+    return total;
+}
+
+// The weights of a block's row from its scores, as parts of exp(most); returns their sum and moves `most` up.
+template <typename T>
+T weigh(T* row, T& most) {
+    Vec<T> high = all<T>(most), sums = {};
+    for (int64_t k = 0; k < kBlock; k += kLanes<T>) high = load(row + k) > high ? load(row + k) : high;
+    most = largest<T>(high);
+    for (int64_t k = 0; k < kBlock; k += kLanes<T>) {
+        Vec<T> here = exponential<T>(load(row + k) - most);
+        sums += here;
+        store<T>(row + k, here);
+    }
+    return sum<T>(sums);
+}
+
+// -> out (items, queries, values), and the logarithm of each query's sum; a query that sees nothing reads 0.
+template <typename T>
+void forward(const Sizes& sizes, const Given<T>& given, T* out, T* logarithms) {
+    int64_t wide = sizes.wide, values = sizes.values, queries = sizes.queries, keys = sizes.keys;
+    T total = total_of(sizes, given.v);
+    share(sizes.batch * sizes.heads * queries, kBlock, sizes.threads, sizes.cost(), [&](int64_t start, int64_t end) {
+        pairs::Sides<T> sides;
+        std::vector<T> scores(kBlock * kBlock);
+        T most[kBlock], sums[kBlock], factors[kBlock];
+        while (start < end) {
+            int64_t item = start / queries, first = start % queries, here = std::min(queries - first, end - start);
+            int64_t other = sizes.key_item(item) * keys;
+            sides.make(queries, keys, wide, first, here, 0, wide, given.a + item * queries * wide,
+                       given.b + other * wide, given.kept ? given.kept + other * wide : nullptr);
+            for (int64_t q = 0; q < here; q += kBlock) {
+                int64_t rows = std::min(kBlock, here - q);
+                T* read = out + (start + q) * values;
+                std::fill(read, read + rows * values, T(0));
+                std::fill(most, most + rows, std::numeric_limits<T>::lowest());
+                std::fill(sums, sums + rows, T(0));
+                for (int64_t k = 0; k < keys; k += kBlock) {
+                    int64_t count = std::min(kBlock, keys - k);
+                    Block<T> block{sizes, given, sides, total, item, first + q, rows, k, count};
+                    if (block.hidden()) continue;
+                    block.scores(sides.x + q * wide, scores.data());
+                    for (int64_t r = 0; r < rows; ++r) {
+                        T *row = scores.data() + r * kBlock, before = most[r], added = weigh<T>(row, most[r]);
+                        if (most[r] != before) {
+                            T less = exponential<T>(all<T>(before - most[r]))[0];
+                            sums[r] *= less;
+                            for (int64_t n = 0; n < values; ++n) read[r * values + n] *= less;
+                        }
+                        sums[r] += added;
+                        if (given.dropout > 0) {
+                            block.factors(r, factors);
+                            for (int64_t n = 0; n < kBlock; ++n) row[n] *= factors[n];
+                        }
+                    }
+                    multiply<T, true>(rows, values, count, scores.data(), kBlock, 1, given.value + (other + k) * values,
+                                      values, read, values);
+                }
+                for (int64_t r = 0; r < rows; ++r) {
+                    bool blind = sums[r] == 0;
+                    logarithms[start + q + r] =
+                        blind ? std::numeric_limits<T>::infinity() : most[r] + std::log(sums[r]);
+                    for (int64_t n = 0; n < values; ++n) read[r * values + n] = blind ? 0 : read[r * values + n] / sums[r];
+                }
+            }
+            start += here;
+        }
+    });
+}
+
+// Adds to da, db, dvalue and dbias (or null), which are 0, and writes each key item's own sums to `dv`.
+template <typename T>
+void backward(const Sizes& sizes, const Given<T>& given, const T* out, const T* logarithms, const T* g, T* da, T* db,
+              T* dv, T* dvalue, T* dbias) {
+    int64_t wide = sizes.wide, values = sizes.values, queries = sizes.queries, keys = sizes.keys;
+    int64_t group = sizes.heads / sizes.key_heads;
+    T total = total_of(sizes, given.v), scale = given.scale;
+    auto work = [&](int64_t start, int64_t end) {
+        pairs::Sides<T> sides;
+        std::vector<T> weights(kBlock * kBlock), steep(kBlock * kBlock), turned(kBlock * values), inner(queries);
+        std::vector<Vec<T>> scratch(pairs::scratch_of<T>(kBlock, wide));
+        T factors[kBlock];
+        std::fill(factors, factors + kBlock, T(1));
+        for (int64_t at = start * group; at < end * group; ++at) {
+            int64_t item = at, b = item / sizes.heads, h = item % sizes.heads;
+            int64_t key_item = at / group, other = key_item * keys;
+            const T *a = given.a + item * queries * wide, *asked = g + item * queries * values;
+            sides.make(queries, keys, wide, 0, queries, 0, wide, a, given.b + other * wide,
+                       given.kept ? given.kept + other * wide : nullptr);
+            for (int64_t q = 0; q < queries; ++q) {
+                Vec<T> sums = {};
+                for (int64_t n = 0; n < values; n += kLanes<T>)
+                    sums += load(asked + q * values + n) * load(out + (item * queries + q) * values + n);
+                inner[q] = sum<T>(sums);
+            }
+            for (int64_t k = 0; k < keys; k += kBlock) {
+                int64_t count = std::min(kBlock, keys - k);
+                const T* value = given.value + (other + k) * values;
+                for (int64_t n = 0; n < values; ++n)
+                    for (int64_t c = 0; c < kBlock; ++c) turned[n * kBlock + c] = c < count ? value[c * values + n] : 0;
+                for (int64_t q = 0; q < queries; q += kBlock) {
+                    int64_t rows = std::min(kBlock, queries - q);
+                    Block<T> block{sizes, given, sides, total, item, q, rows, k, count};
+                    if (block.hidden()) continue;
+                    block.scores(sides.x + q * wide, weights.data());
+                    multiply<T, false>(rows, kBlock, values, asked + q * values, values, 1, turned.data(), kBlock,
+                                       steep.data(), kBlock);
+                    for (int64_t r = 0; r < rows; ++r) {
+                        if (given.dropout > 0) block.factors(r, factors);
+                        T logarithm = logarithms[item * queries + q + r], mean = inner[q + r];
+                        for (int64_t c = 0; c < kBlock; c += kLanes<T>) {
+                            T *weight = weights.data() + r * kBlock + c, *slope = steep.data() + r * kBlock + c;
+                            Vec<T> here = exponential<T>(load(weight) - logarithm), factor = load(factors + c);
+                            store<T>(slope, here * (load(slope) * factor - mean) * scale);
+                            store<T>(weight, here * factor);
+                        }
+                        if (dbias)
+                            for (int64_t c = 0; c < count; ++c)
+                                dbias[sizes.into_bias.at(b, h, q + r) + (k + c) * sizes.into_bias.key] +=
+                                    steep[r * kBlock + c];
+                    }
+                    multiply<T, true>(count, values, rows, weights.data(), 1, kBlock, asked + q * values, values,
+                                      dvalue + (other + k) * values, values);
+                    (sides.exponential ? pairs::back<T, true, true> : pairs::back<T, false, true>)(
+                        rows, count, wide, 0, wide, sides.x + q * wide, sides.y + k * wide, given.v, steep.data(),
+                        kBlock, da + (item * queries + q) * wide, db + (other + k) * wide, dv + key_item * wide,
+                        scratch.data());
+                }
+            }
+        }
+    };
+    share(sizes.batch * sizes.key_heads, 1, sizes.threads, sizes.cost(), work);
+}
+
+}  // namespace
+
+#define REGARD_ADDITIVE_ATTEND(NAME, T)                                                                               \
+    extern "C" void additive_attend_forward_##NAME(const Sizes* sizes, double scale, double dropout, const T* a,      \
+                                                   const T* b, const T* kept, const T* v, const T* value,             \
+                                                   const unsigned char* keep, const T* bias, T* out,                  \
+                                                   T* logarithms) {                                                   \
+        forward<T>(*sizes, {a, b, kept, v, value, keep, bias, scale, dropout}, out, logarithms);                      \
+    }                                                                                                                 \
+    extern "C" void additive_attend_backward_##NAME(                                                                  \
+        const Sizes* sizes, double scale, double dropout, const T* a, const T* b, const T* kept, const T* v,          \
+        const T* value, const unsigned char* keep, const T* bias, const T* out, const T* logarithms, const T* g,      \
+        T* da, T* db, T* dv, T* dvalue, T* dbias) {                                                                   \
+        backward<T>(*sizes, {a, b, kept, v, value, keep, bias, scale, dropout}, out, logarithms, g, da, db, dv,       \
+                    dvalue, dbias);                                                                                   \
+    }
+
+REGARD_ADDITIVE_ATTEND(float32, float)
+REGARD_ADDITIVE_ATTEND(float64, double)

@@ -1,0 +1,166 @@
+"""Attention with additive scores in one compiled loop: no table of queries × keys, forwards or backwards.
+
+`softmax((vᵀ tanh(a + b) + bias) · scale) · value` block by block, the softmax as the keys come, and each block's scores
+again on the way back: memory grows with the length and not with its square. The loop is `additive_attend.cpp`; where
+there is no compiler, `rows.py` takes some queries at a time.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.kernels.additive import additive
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import as_numbers, is_plain
+from regard.kernels.autograd.once import once
+from regard.kernels.native import compiler
+
+LEAST = 2**16
+"""Pairs × hidden units from which on a call costs little more here than with its table of weights.
+
+Measured beside `additive.py`, a softmax and a product: 1.0 to 1.3 of their time forwards and 1.0 to 1.2 with gradients,
+for which scores are made again; up to 2.1 below it. What is gained is memory.
+"""
+
+
+def serves(query: Tensor, pairs: int, width: int, values: int) -> bool:
+    """Whether this path takes a call: a plain one on a CPU with a compiler, large enough not to lose time.
+
+    Args:
+        query: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
+        pairs: queries × keys of all items and heads.
+        width: hidden units.
+        values: the width of a value.
+    """
+    if query.device.type not in ("cpu", "meta") or not is_plain(query):
+        return False
+    return values > 0 and pairs * width >= LEAST and compiler.library("additive/attend") is not None
+
+
+def attention(
+    query: Float[Tensor, "batch *heads queries hidden"],
+    key: Float[Tensor, "batch *key_heads keys hidden"],
+    vector: Float[Tensor, " hidden"],
+    value: Float[Tensor, "batch *key_heads keys value_dim"],
+    *,
+    keep: Bool[Tensor, "#batch *#heads #queries #keys"] | None = None,
+    bias: Float[Tensor, "#batch *#heads #queries #keys"] | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    scale: float = 1.0,
+    prepared: bool = False,
+) -> Float[Tensor, "batch *heads queries value_dim"]:
+    """Additive attention (Bahdanau 2015, A.1.2) by the compiled loop, in one type, float32 or float64.
+
+    Can be differentiated once, with respect to all but the mask. A query that sees nothing reads 0.
+
+    Args:
+        query: a, projected.
+        key: b, projected; the number of its heads divides that of the queries'.
+        vector: v.
+        value: what is read.
+        keep: True where a query may see a key.
+        bias: added to the scores.
+        causal: no query sees a key behind its own place; as many queries as keys.
+        dropout: the rate at which weights are dropped; the others grow by as much.
+        scale: 1 / temperature; it multiplies the scores and the bias.
+        prepared: the keys were made ready for many calls, see `additive.additive_scores`.
+    """
+    four = query.ndim == 4
+    # Kept by the keys as they are given: a view of them is another tensor at each call.
+    kept = additive.kept_of(key, True) if prepared and query.shape[-2] < additive.MANY else None
+    if not four:
+        query, key, value = (one.unsqueeze(1) for one in (query, key, value))
+        bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
+    context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, kept)
+    return context if four else context.squeeze(1)
+
+
+class _Sizes(ctypes.Structure):
+    """As the loop has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "key_heads", "queries", "keys", "wide", "values")),
+        ("threads", ctypes.c_int64),
+        *((name, ctypes.c_int64 * 4) for name in ("keep", "bias", "into_bias")),
+        *((name, ctypes.c_int64) for name in ("causal", "seed")),
+    )
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        vector: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        keep: Tensor | None,
+        causal: bool,
+        dropout: float,
+        scale: float,
+        kept: Tensor | None,
+    ) -> Tensor:
+        batch, heads, queries, _ = query.shape
+        key_heads, keys = key.shape[1:3]
+        seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
+        a, b, v, read = (additive.padded(one) for one in (query, key, vector, value))
+        table = batch, heads, queries, keys
+        sizes = _Sizes(
+            *(batch, heads, key_heads, queries, keys, a.shape[-1], read.shape[-1], torch.get_num_threads()),
+            *(_steps(one, table) for one in (keep, bias, None)),
+            *(causal, seed),
+        )
+        context, logarithms = a.new_empty(batch, heads, queries, read.shape[-1]), a.new_empty(batch, heads, queries)
+        run = additive.loop("additive_attend", "forward", query.dtype)
+        assert run is not None
+        run(
+            ctypes.addressof(sizes),
+            scale,
+            dropout,
+            *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms),
+        )
+        ctx.save_for_backward(query, key, vector, value, bias, keep, kept, context, logarithms)
+        ctx.sizes, ctx.scale, ctx.dropout = sizes, scale, dropout
+        return context[..., : value.shape[-1]]
+
+    @staticmethod
+    @one_at_a_time
+    @once("additive attention's compiled loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, vector, value, bias, keep, kept, context, logarithms = ctx.saved_tensors
+        (given,) = as_numbers("additive attention's compiled loop", given)
+        sizes: _Sizes = ctx.sizes
+        a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
+        into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
+        into_vector = v.new_zeros(sizes.batch * sizes.key_heads, len(v))
+        into_bias = bias.new_zeros(bias.shape) if bias is not None and ctx.needs_input_grad[4] else None
+        # A bias that serves several items gets gradients from all of them: by one thread.
+        shared = into_bias is not None and (into_bias.shape[0] < sizes.batch or into_bias.shape[1] < sizes.heads)
+        sizes.threads = 1 if shared else torch.get_num_threads()
+        sizes.into_bias = _steps(into_bias, (sizes.batch, sizes.heads, sizes.queries, sizes.keys))
+        run = additive.loop("additive_attend", "backward", query.dtype)
+        assert run is not None
+        run(
+            *(ctypes.addressof(sizes), ctx.scale, ctx.dropout),
+            *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms, g),
+            *additive.addresses(into_query, into_key, into_vector, into_value, into_bias),
+        )
+        width = vector.shape[0]
+        return (
+            into_query[..., :width],
+            into_key[..., :width],
+            into_vector.sum(0)[:width].mul_(2),  # the gradients of a query's scores add up to 0
+            into_value[..., : value.shape[-1]],
+            into_bias,
+            *(None,) * 5,
+        )
+
+
+def _steps(of_pairs: Tensor | None, table: tuple[int, ...]) -> Any:
+    steps = (0,) * 4 if of_pairs is None else of_pairs.expand(table).stride()
+    return (ctypes.c_int64 * 4)(*steps)

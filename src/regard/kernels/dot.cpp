@@ -1,6 +1,0 @@
-// The loop of dot products for float32 and float64.
-
-#include "dot_ways.hpp"
-
-REGARD_DOT(float32, float, float)
-REGARD_DOT(float64, double, double)

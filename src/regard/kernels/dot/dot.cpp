@@ -1,0 +1,6 @@
+// The loop of dot products for float32 and float64.
+
+#include "dot/ways.hpp"
+
+REGARD_DOT(float32, float, float)
+REGARD_DOT(float64, double, double)

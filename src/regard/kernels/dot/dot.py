@@ -1,0 +1,375 @@
+"""Softmax of dot products in one compiled loop: what `scaled_dot_product_attention` computes, and what it does slowly.
+
+Torch's fused kernel refuses dropout, a bias that is learned, three axes, a last stride that is not 1 and values of
+another width, and knows no lengths or windows. The loop (`dot.cpp`) packs keys and values as it wants them, so that
+none of this costs much, and computes no tile of queries × keys that is hidden. The way back makes the weights again;
+dropout draws from a counter, so that it finds the same draws.
+"""
+
+import ctypes
+import functools
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import as_numbers, is_plain
+from regard.kernels.autograd.once import once
+from regard.kernels.dot import draws as dot_draws
+from regard.kernels.dot.amx import half
+from regard.kernels.native import compiler
+from regard.kernels.native.views import NO_VIEW, spread, view
+
+_FAR = 2**40  # a window beyond all keys
+NO_DIRECTIONS = False, False
+_KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+class Visible(NamedTuple):
+    """Who sees whom; all parts must agree.
+
+    Attributes:
+        causal: query i sees no key beyond i + offset.
+        offset: the key at which query 0 stands.
+        window: query i sees the keys i + offset − left … i + offset + right, or None for all.
+        lengths: the keys of each item that are real and come first, or None for all.
+        keep: what may be seen, broadcastable to (batch, [heads,] queries, keys), or None for all.
+        asked: the queries of each item that see anything and come first, or None for all.
+    """
+
+    causal: bool
+    offset: int
+    window: tuple[int, int] | None
+    lengths: Sequence[int] | None
+    keep: Bool[Tensor, "..."] | None
+    asked: Sequence[int] | None = None
+
+
+class Looked:
+    """Whether the numbers that a call reads are finite, and so moderate that no dot product of theirs overflows.
+
+    It doesn't read keys and values behind `lengths`, nor queries behind `asked`: these may hold anything.
+    """
+
+    def __init__(self) -> None:
+        self.found = array("q", (0,))
+
+    @property
+    def safe(self) -> bool:
+        """Once the call is done."""
+        return not self.found[0]
+
+
+def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the loop takes this call: a plain one on a CPU, all of one type, where the loop could be built.
+
+    Without content (meta) a call is judged as if it were on a CPU.
+    """
+    kind = query.dtype
+    known = (query.is_cpu or query.is_meta) and kind in _KINDS
+    if not (known and key.dtype is kind and value.dtype is kind):
+        return False
+    return is_plain(query) and _loop("forward", kind) is not None
+
+
+_SIDE, _SIDE_DROPPED, _PAIRS = 48, 16, 2**15
+"""Queries and keys from which the loop is faster than torch's kernel, both ways; the same where torch has no kernel,
+with dropout; and pairs of all heads."""
+
+
+def worth(sizes: tuple[int, int, int, int], dropout: float) -> bool:
+    """Whether a call is so large that the loop is faster.
+
+    Args:
+        sizes: batch, heads, queries, keys.
+        dropout: the rate.
+    """
+    batch, heads, queries, keys = sizes
+    side = _SIDE_DROPPED if dropout > 0 else _SIDE
+    return queries >= side and keys >= side and batch * heads * queries * keys >= _PAIRS
+
+
+def attention(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    value: Float[Tensor, "*key_lead keys value_dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    dropout: float,
+    seed: int | None = None,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
+    looked: Looked | None = None,
+) -> Float[Tensor, "*lead queries value_dim"]:
+    """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
+
+    Args:
+        query: what asks, `(batch, [heads,] queries, dim)`, of any strides.
+        key: what is compared; its heads divide the query's.
+        value: what is read.
+        visible: who sees whom. What is hidden must be finite.
+        bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
+        scale: of the products.
+        dropout: the rate, rounded to a multiple of 2^-32.
+        seed: what it draws by; None draws one.
+        directions: whether queries, and keys, are divided by their lengths first; float32 and float64 only.
+        looked: is told of the numbers that are read, likewise.
+
+    Returns:
+        The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
+        that may see nothing reads 0, and so does one whose scores are all −inf.
+    """
+    assert (directions == NO_DIRECTIONS and looked is None) or query.dtype in (torch.float32, torch.float64)
+    if seed is None:
+        seed = dot_draws.new_seed() if dropout > 0 and not query.is_meta else 0
+    call = _Call(visible, scale, round(dropout * dot_draws.STEPS), seed, directions, looked)
+    inputs = _as_stored(query, key, value, bias)
+    if learns(*inputs):
+        context: Tensor = _Dot.apply(*inputs, visible.keep, call)
+        return context
+    return _forward(*inputs, visible.keep, call, None)
+
+
+def _as_stored(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """With the signs that memory has, and the bias in the type that is computed in."""
+    query, key, value = query.resolve_neg(), key.resolve_neg(), value.resolve_neg()
+    return query, key, value, None if bias is None else bias.resolve_neg().to(_work(query))
+
+
+def learns(*inputs: Tensor | None) -> bool:
+    """Whether a gradient to any of them is wanted."""
+    return torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs)
+
+
+def statistics(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    top: int,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What the weights of `attention` without dropout are like, in at least float32, without gradients.
+
+    Args:
+        query: what asks, as are the others but for `top` as `attention` takes them.
+        key: what is compared.
+        visible: who sees whom.
+        bias: added to the scores.
+        scale: of the products.
+        top: how many of each query's largest weights are told, at most all keys.
+        directions: likewise.
+
+    Returns:
+        Of each query its entropy in nats and its largest weight `(*lead, queries)`; what each key gets from all
+        queries together `(*lead, keys)`; each query's largest weights in descending order and the keys that have them
+        `(*lead, queries, top)`. A query that sees nothing has zeros; keys that it does not see come last, with 0.
+    """
+    return _observed(query, key, None, bias, _Call(visible, scale, 0, 0, directions), top)[1:]
+
+
+def attention_and_statistics(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    value: Float[Tensor, "*key_lead keys value_dim"],
+    *,
+    visible: Visible,
+    bias: Float[Tensor, "..."] | None,
+    scale: float,
+    top: int,
+    directions: tuple[bool, bool] = NO_DIRECTIONS,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The context, and after it what `statistics` gives, from one product of queries and keys; without gradients."""
+    context, *others = _observed(query, key, value, bias, _Call(visible, scale, 0, 0, directions), top)
+    assert context is not None
+    return context, *others
+
+
+def _observed(
+    query: Tensor, key: Tensor, value: Tensor | None, bias: Tensor | None, call: "_Call", top: int
+) -> tuple[Any, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    work = _work(query)
+    rows, lead = query.shape[:-1], query.shape[:-2]
+    query, key, read, bias = _as_stored(query, key, key[..., :0] if value is None else value, bias)
+    shapes = rows, rows, (*lead, key.shape[-2]), (*rows, top)
+    entropy, maximum, received, top_weights = (query.new_empty(shape, dtype=work) for shape in shapes)
+    top_keys = query.new_empty((*rows, top), dtype=torch.int64)
+    context = None if value is None else query.new_empty((*rows, value.shape[-1]))
+    found = entropy, maximum, received, top_weights, top_keys
+    numbers, held = _numbers(query, key, read, bias, call.visible.keep, call)
+    numbers += [0 if context is None else context.data_ptr(), 0, *NO_VIEW, 0, 0, 0, *NO_VIEW, 0, top]
+    numbers += [one.data_ptr() for one in found]
+    _run("statistics", query, numbers, call.scale)
+    del held
+    return context, *found
+
+
+def _work(query: Tensor) -> torch.dtype:
+    """The type that is computed in."""
+    return torch.float64 if query.dtype is torch.float64 else torch.float32
+
+
+class _Call(NamedTuple):
+    visible: Visible
+    scale: float
+    dropped: int  # of 2^32 weights
+    seed: int
+    directions: tuple[bool, bool]
+    looked: Looked | None = None
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
+    ) -> Tensor:
+        normalizer = query.new_empty(query.shape[:-1], dtype=_work(query))
+        context = _forward(query, key, value, bias, keep, call, normalizer)
+        ctx.save_for_backward(query, key, value, bias, keep, context, normalizer)
+        ctx.call = call
+        return context
+
+    @staticmethod
+    @one_at_a_time
+    @once("the compiled loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
+        (upstream,) = as_numbers("the compiled loop of dot products", upstream)
+        wanted = ctx.needs_input_grad[:4]
+        found = _slopes(upstream, query, key, value, bias, keep, context, normalizer, wanted, ctx.call)
+        return *found, None, None
+
+
+def _slopes(
+    upstream: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    context: Tensor,
+    normalizer: Tensor,
+    wanted: tuple[bool, ...],
+    call: _Call,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of query, key, value and bias, None of what is not wanted."""
+    three = [
+        one.new_empty(one.shape) if asked else None for one, asked in zip((query, key, value), wanted, strict=False)
+    ]
+    whole = bias is not None and bias.numel() == query.shape[:-1].numel() * key.shape[-2]  # it's not added to
+    to_bias = (bias.new_empty if whole else bias.new_zeros)(bias.shape) if bias is not None and wanted[3] else None
+    numbers, held = _numbers(query, key, value, bias, keep, call)
+    numbers += [context.data_ptr(), normalizer.data_ptr(), *view(upstream)]
+    numbers += [0 if one is None else one.data_ptr() for one in three]
+    numbers += [*spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
+    _run("backward", query, numbers, call.scale)
+    del held
+    return *three, to_bias
+
+
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    call: _Call,
+    normalizer: Tensor | None,
+) -> Tensor:
+    plain = bias is None and keep is None and call.visible.asked is None and not call.dropped
+    if plain and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
+        return _by_matrix_unit(query, key, value, call, normalizer)
+    context = query.new_empty((*query.shape[:-1], value.shape[-1]))
+    numbers, held = _numbers(query, key, value, bias, keep, call)
+    numbers += [context.data_ptr(), 0 if normalizer is None else normalizer.data_ptr()]
+    _run("forward", query, numbers, call.scale)
+    del held
+    return context
+
+
+_UNIT_QUERIES = 32  # below, laying keys out for the matrix unit takes longer than it gains
+
+
+def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, normalizer: Tensor | None) -> Tensor:
+    """Half types on a processor that multiplies them by tiles."""
+    visible, three, has_heads = call.visible, (query, key, value), query.ndim == 4
+    each = three if has_heads else tuple(one.unsqueeze(1) for one in three)
+    context, found = half.forward(
+        *each,
+        causal=visible.causal,
+        offset=visible.offset,
+        window=visible.window,
+        lengths=visible.lengths,
+        scale=call.scale,
+        logarithms=normalizer is not None,
+    )
+    if normalizer is not None and found is not None:
+        # The way back has powers of 2, and a query that sees nothing gives weights of 0.
+        binary = found.mul_(math.log2(math.e)).masked_fill_(found == -torch.inf, torch.inf)
+        normalizer.copy_(binary.view(normalizer.shape))
+    return context if has_heads else context.squeeze(1)
+
+
+# --- the compiled loop ----------------------------------------------------------------------------------------------
+
+_MATRIX_UNIT = True
+"""Whether float32 products are made by the processor's matrix unit, where it has one; tests say no."""
+_UNUSED = (0,) * 32  # what the loop of this way has no use for
+
+
+@functools.cache
+def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
+    """The compiled loop, None where there's none (some compilers know no float16)."""
+    library = compiler.library("dot/dot_half" if kind.itemsize == 2 else "dot/dot")
+    loop: Any = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
+    if loop is not None:
+        loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
+    return loop
+
+
+def _run(way: str, query: Tensor, numbers: list[int], scale: float) -> None:
+    if query.is_meta:  # nothing is there to be computed
+        return
+    loop = _loop(way, query.dtype)
+    assert loop is not None
+    held = array("q", numbers)
+    held.extend(_UNUSED)
+    loop(held.buffer_info()[0], scale)
+
+
+def _numbers(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
+) -> tuple[list[int], Any]:
+    """The first numbers of a call, as `dot_call.hpp` has them, and what they point to beside the tensors."""
+    visible = call.visible
+    before, after = (_FAR, _FAR) if visible.window is None else visible.window
+    if visible.causal:
+        after = min(after, 0)
+    counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.asked)]
+    of_query, of_key = query.shape, key.shape
+    heads = (1, 1) if len(of_query) == 3 else (of_query[1], of_key[1])
+    numbers = [
+        of_query[0],
+        *heads,
+        *(of_query[-2], of_key[-2], of_key[-1], value.shape[-1]),
+        torch.get_num_threads(),
+        _MATRIX_UNIT,
+        *call.directions,
+        *(visible.offset, min(before, _FAR), min(after, _FAR)),
+        *(0 if each is None else each.buffer_info()[0] for each in counts),
+        *(call.dropped, call.seed),
+        0 if call.looked is None else call.looked.found.buffer_info()[0],
+        *(*view(query), *view(key), *view(value)),
+        *(*spread(keep, len(of_query)), *spread(bias, len(of_query))),
+    ]
+    return numbers, counts

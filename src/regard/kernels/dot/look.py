@@ -1,0 +1,42 @@
+"""What the loop of dot products would find of what it reads, without the products."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.dot import dot
+
+
+def finds_safe(
+    query: Float[Tensor, "*lead queries dim"],
+    key: Float[Tensor, "*key_lead keys dim"],
+    value: Float[Tensor, "*key_lead keys value_dim"],
+    *,
+    visible: dot.Visible,
+    scale: float,
+    directions: tuple[bool, bool],
+) -> bool:
+    """Whether `dot.attention` would find that what it reads is safe (`dot.Looked`); float32 and float64 only.
+
+    Args:
+        query: what asks, as are the others as `dot.attention` takes them.
+        key: what is compared.
+        value: what is read.
+        visible: who sees whom. Its `keep` decides over nothing that is read.
+        scale: of the products.
+        directions: whether queries, and keys, are divided by their lengths first.
+    """
+    looked, nothing = dot.Looked(), torch.zeros((1,) * query.ndim, dtype=torch.bool, device="cpu")
+    with torch.no_grad():  # the loop goes its way and looks, but no pair is left that it would multiply
+        dot.attention(
+            query,
+            key,
+            value,
+            visible=visible._replace(keep=nothing),
+            bias=None,
+            scale=scale,
+            dropout=0.0,
+            directions=directions,
+            looked=looked,
+        )
+    return looked.safe

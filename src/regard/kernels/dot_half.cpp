@@ -1,8 +1,0 @@
-// The loop of dot products for half types, computed in float32. Apart from the others: each is built when it is needed.
-
-#include "dot_ways.hpp"
-
-REGARD_DOT(bfloat16, dot::Brain, float)
-#ifdef REGARD_FLOAT16
-REGARD_DOT(float16, _Float16, float)
-#endif

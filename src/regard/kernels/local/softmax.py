@@ -1,0 +1,369 @@
+"""Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
+
+A compiled loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
+same on the way back; without a compiler torch's own calls do it, with the products of `local.py`.
+"""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.kernels.autograd.again import apart
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import as_numbers
+from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.local import local
+from regard.kernels.memory.arrays import Array
+
+_KINDS = {torch.float32: "float32", torch.float64: "float64"}
+_FEW = 2**14  # so many weights are made sooner by numpy's calls, which know one thread
+_PARTS = 16  # in which a loop adds up the gradient of the vector
+
+
+class Window(NamedTuple):
+    """What the windows of a call have in common.
+
+    Attributes:
+        radius: the rows no further from a query's center are in its window, but for those beyond the item's length.
+        size: so many rows hold any window; not more than there are.
+        sigma: the standard deviation of the Gaussian at the center, by which weights are multiplied; 0 for none.
+        scale: of the products.
+    """
+
+    radius: float
+    size: int
+    sigma: float
+    scale: float
+
+
+class Looked(NamedTuple):
+    """What `look` gives.
+
+    Attributes:
+        context: `(batch, queries, value_width)`.
+        scores: of the window's rows, −inf where nothing is seen, `(batch, queries, window)`.
+        first: where windows begin, `(batch, queries)`.
+    """
+
+    context: Tensor
+    scores: Tensor
+    first: Tensor
+
+
+def serves(left: Tensor, key: Tensor, value: Tensor, center: Tensor) -> bool:
+    """Whether `look` takes such tensors of a plain call on a CPU: all float32 or all float64, centers perhaps whole."""
+    kind = left.dtype
+    alike = kind in _KINDS and key.dtype is kind and value.dtype is kind
+    return alike and (center.dtype is kind or not center.is_floating_point())
+
+
+def look(
+    left: Float[Tensor, "batch queries width"],
+    key: Float[Tensor, "batch keys width"],
+    value: Float[Tensor, "batch keys value_width"],
+    center: Float[Tensor, "batch queries"] | Int[Tensor, "batch queries"],
+    lengths: Int[Tensor, " batch"],
+    window: Window,
+) -> Looked | None:
+    """`softmax(scale · left · key) · exp(−(s − center)² / 2σ²)` over each query's window, and the values it reads.
+
+    Nothing checks that the shapes fit. It can be differentiated again and again, the scores too.
+
+    Args:
+        left: what is compared.
+        key: with what.
+        value: what is read.
+        center: of the windows, in positions from 0.
+        lengths: the rows of each item that may be seen; from 0 to all.
+        window: what the windows have in common.
+
+    Returns:
+        None where a query, or something that is seen, is not finite. A query that sees nothing reads 0.
+    """
+    library = local.compiled(left, key)
+    wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
+    if library is None:
+        few = not wanted and center.numel() * window.size <= _FEW
+        looked, finite = (_by_numpy if few else _by_torch)(left, key, value, center, lengths, window)
+        return looked if finite else None
+    made = _Call(left, key, value, center, lengths, window).forward(library, window)
+    if made is None:
+        return None
+    if wanted:
+        context, scores = _Look.apply(left, key, value, center, lengths, window, made, library)
+        return Looked(context, scores, made[0].first)
+    return made[0]
+
+
+def is_bare(layer: nn.Module) -> bool:
+    """Whether a layer is its matrix and no more, of which nobody listens to calls."""
+    return type(layer) is nn.Linear and layer.bias is None and not is_hooked(layer)
+
+
+def predicts(hidden: Tensor, layer: nn.Module) -> bool:
+    """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor) or local.compiled(hidden, weight) is None or not is_bare(layer):
+        return False
+    return hidden.ndim == 3 and hidden.device.type == "cpu" and weight.device == hidden.device
+
+
+def predict(
+    hidden: Float[Tensor, "batch queries hidden"], vector: Float[Tensor, "1 hidden"], lengths: Int[Tensor, " batch"]
+) -> Float[Tensor, "batch queries"] | None:
+    """`S · sigmoid(vᵀ tanh(hidden))`: the center that each query asks for (Luong 2015, equation 9).
+
+    Of what `predicts` lets pass. It can be differentiated again and again.
+
+    Args:
+        hidden: W h.
+        vector: v.
+        lengths: S.
+
+    Returns:
+        None where something of `hidden` is not finite.
+    """
+    library = local.compiled(hidden, vector)
+    assert library is not None
+    rows, lengths = hidden.contiguous(), lengths.long().contiguous()
+    center = hidden.new_empty(hidden.shape[:-1])
+    if not _run(library, "predict", _predicted(rows), rows, vector.contiguous(), lengths, center):
+        return None
+    if torch.is_grad_enabled() and (hidden.requires_grad or vector.requires_grad):
+        given: Tensor = _Predict.apply(rows, vector, lengths, (center, library))
+        return given
+    return center
+
+
+# --- torch's own calls ----------------------------------------------------------------------------------------------
+
+
+def _by_torch(
+    left: Tensor,
+    key: Tensor,
+    value: Tensor,
+    center: Tensor,
+    lengths: Tensor,
+    window: Window,
+    first: Tensor | None = None,
+) -> tuple[Looked, bool]:
+    """What `look` gives, and whether all in the windows and the queries is finite.
+
+    Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
+    """
+    # Whole positions stand for float32, in which their edges are told.
+    number = torch.finfo(left.dtype if center.is_floating_point() else torch.float32)
+    center = center.to(left.dtype)
+    size, keys = window.size, key.shape[1]
+    place = center.detach()
+    reach = place.abs().clamp_(1.0, number.max).mul_(8 * number.eps).add_(window.radius)
+    if first is None and local.is_dense(place.shape[1], keys, size):
+        size, first = keys, torch.zeros_like(place, dtype=torch.long)
+    elif first is None:
+        first = (place - reach).floor_().nan_to_num_(0.0).clamp_(0, keys - size).long()
+    at = torch.arange(size, dtype=center.dtype, device="cpu")
+    if size < keys:  # else all windows are all rows
+        at = at + first.unsqueeze(-1)
+    distance = at - center.unsqueeze(-1)
+    seen = (distance.detach().abs() <= reach.unsqueeze(-1)).logical_and_(at < lengths[:, None, None])
+    products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
+    scores = torch.where(seen, products, -torch.inf)
+    weights = torch.softmax(scores, -1)
+    if math.isnan(weights.detach().select(-1, 0).sum().item()):  # where a row sees nothing all of it is 0 / 0
+        blind = ~seen.any(-1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+    if window.sigma > 0:
+        weights = weights * distance.square().mul_(-1 / (2 * window.sigma**2)).exp_()
+    # Processors take a hundred times longer for numbers below the normal ones (2^-126 in float32): they count as 0.
+    weights = F.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
+    context = local.mix(weights, value, first)
+    finite = math.isfinite(products.detach().sum().item() + context.detach().sum().item())
+    return Looked(context, scores, first), finite
+
+
+def _by_numpy(
+    left: Tensor, key: Tensor, value: Tensor, center: Tensor, lengths: Tensor, window: Window
+) -> tuple[Looked, bool]:
+    """What `_by_torch` gives, without gradients: numpy's small calls take a fraction of torch's."""
+    number = torch.finfo(left.dtype if center.is_floating_point() else torch.float32)
+    place: Array = center.detach().to(left.dtype).resolve_neg().numpy()
+    size, keys = window.size, key.shape[1]
+    with np.errstate(all="ignore"):
+        reach = np.minimum(np.maximum(np.abs(place), 1.0), number.max) * (8 * number.eps) + window.radius
+        if local.is_dense(place.shape[1], keys, size):
+            size, begin = keys, np.zeros_like(place)
+        else:
+            begin = np.minimum(np.fmax(np.floor(place - reach), 0.0), keys - size)
+        at = begin[..., None] + np.arange(size, dtype=place.dtype)
+        distance = at - place[..., None]
+        seen = np.abs(distance) <= reach[..., None]
+        seen &= at < lengths.numpy()[:, None, None]
+        first = torch.from_numpy(begin.astype(np.int64))
+        left, bags = left if window.scale == 1 else left * window.scale, local.Bags.narrow(key, first, size)
+        products = local.dots(left, key, first, size) if bags is None else bags.dots(left.contiguous())
+        scores: Array = products.numpy()
+        finite = float(np.add.reduce(scores, None))
+        np.copyto(scores, -np.inf, where=~seen)
+        weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), np.finfo(scores.dtype).min))
+        weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a row that sees nothing
+        if window.sigma > 0:
+            distance *= distance
+            distance *= -1 / (2 * window.sigma**2)
+            weights *= np.exp(distance, out=distance)
+        np.copyto(weights, 0.0, where=weights < np.finfo(weights.dtype).tiny)
+        given, bags = torch.from_numpy(weights), None if bags is None else bags.of_others(value)
+        context = local.mix(given, value, first) if bags is None else bags.mix(given)
+        finite += float(np.add.reduce(context.numpy(), None))
+    return Looked(context, products, first), math.isfinite(finite)
+
+
+def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor:
+    return lengths.unsqueeze(-1) * torch.sigmoid(torch.nn.functional.linear(torch.tanh(hidden), vector).squeeze(-1))
+
+
+# --- the compiled loop ----------------------------------------------------------------------------------------------
+
+
+class _Sizes(ctypes.Structure):
+    """`Look` of `local_softmax.hpp`."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("batch", "queries", "rows", "window", "width", "value_width", "threads")),
+        ("key", ctypes.c_int64 * 2),
+        ("value", ctypes.c_int64 * 2),
+        *((name, ctypes.c_double) for name in ("radius", "epsilon", "sigma", "scale")),
+    ]
+
+
+class _Call:
+    """The tensors of a call as the loop takes them."""
+
+    def __init__(
+        self, left: Tensor, key: Tensor, value: Tensor, center: Tensor, lengths: Tensor, window: Window
+    ) -> None:
+        # Whole positions stand for float32, in which their edges are told.
+        exact = torch.finfo(left.dtype if center.is_floating_point() else torch.float32).eps
+        left, key, value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
+        self.three = left, key, value
+        self.center = center.to(left.dtype).resolve_neg().contiguous()
+        self.lengths = lengths.long().contiguous()
+        self.given = (self.center, self.lengths, *self.three)
+        batch, queries, width = left.shape
+        self.sizes = _Sizes(
+            *(batch, queries, key.shape[1], window.size, width, value.shape[-1], torch.get_num_threads()),
+            key.stride()[:2],
+            value.stride()[:2],
+            *(window.radius, exact, window.sigma, window.scale),
+        )
+
+    def forward(self, library: ctypes.CDLL, window: Window) -> tuple[Looked, Tensor] | None:
+        """What `look` gives, and the order of the queries; None where something that is seen is not finite."""
+        left, _, value = self.three
+        context, scores = left.new_empty(*left.shape[:2], value.shape[-1]), left.new_empty(*left.shape[:2], window.size)
+        first, order = torch.empty(2, *left.shape[:2], dtype=torch.int64, device="cpu").unbind()
+        finite = _run(library, "look", self.sizes, *self.given, context, scores, first, order)
+        return (Looked(context, scores, first), order) if finite else None
+
+    def backward(
+        self,
+        library: ctypes.CDLL,
+        made: tuple[Tensor, Tensor, Tensor],
+        above: Tensor | None,
+        above_scores: Tensor | None,
+        wanted: tuple[bool, ...],
+    ) -> list[Tensor | None]:
+        """The gradients of left, key, value and center, from what `forward` made: scores, first and order."""
+        above, above_scores = (None if one is None else one.contiguous() for one in (above, above_scores))
+        found = [
+            one.new_empty(one.shape) if asked else None
+            for one, asked in zip((*self.three, self.center), wanted, strict=True)
+        ]
+        _run(library, "look_backward", self.sizes, *self.given, *made, above, above_scores, *found)
+        return found
+
+
+class _Look(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        left: Tensor,
+        key: Tensor,
+        value: Tensor,
+        center: Tensor,
+        lengths: Tensor,
+        window: Window,
+        made: tuple[Looked, Tensor],
+        library: ctypes.CDLL,
+    ) -> tuple[Tensor, Tensor]:
+        (context, scores, first), order = made
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(left, key, value, center, lengths, scores, first, order)
+        ctx.window, ctx.library = window, library
+        return context, scores
+
+    @staticmethod
+    @one_at_a_time
+    def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
+        left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
+        wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
+        above, above_scores = as_numbers("local attention", above, above_scores)
+        if torch.is_grad_enabled():
+            left, key, value, center = apart(left, key, value, center)
+            (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
+            return *_again((context, again), (above, above_scores), (left, key, value, center), wanted), *nothing
+        call = _Call(left, key, value, center, lengths, ctx.window)
+        return *call.backward(ctx.library, (scores, first, order), above, above_scores, wanted), *nothing
+
+
+class _Predict(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, vector: Tensor, lengths: Tensor, made: tuple[Tensor, ctypes.CDLL]) -> Tensor:
+        center, ctx.library = made
+        ctx.save_for_backward(hidden, vector, lengths, center)
+        return center
+
+    @staticmethod
+    @one_at_a_time
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, vector, lengths, center = ctx.saved_tensors
+        (above,) = as_numbers("a center of local attention", above)
+        wanted = ctx.needs_input_grad[:2]
+        if torch.is_grad_enabled():
+            hidden, vector = apart(hidden, vector)
+            found = _predict_by_torch(hidden, vector, lengths)
+            return *_again((found,), (above,), (hidden, vector), wanted), None, None
+        to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])
+        given = (hidden, vector.contiguous(), lengths, center, above.contiguous())
+        _run(ctx.library, "predict_backward", _predicted(hidden), *given, to_hidden, parts)
+        each = (to_hidden, parts.sum(0).view(vector.shape))
+        return *(one if asked else None for one, asked in zip(each, wanted, strict=True)), None, None
+
+
+def _again(
+    made: tuple[Tensor, ...], above: tuple[Tensor | None, ...], inputs: Sequence[Tensor], wanted: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """The gradients as torch makes them, which can be differentiated themselves."""
+    known = [(one, given) for one, given in zip(made, above, strict=True) if given is not None]
+    asked = [one for one, needed in zip(inputs, wanted, strict=True) if needed]
+    outputs, given = zip(*known, strict=True)
+    found = iter(torch.autograd.grad(outputs, asked, given, create_graph=True, allow_unused=True))
+    return [next(found) if needed else None for needed in wanted]
+
+
+def _predicted(hidden: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    batch, queries, width = hidden.shape
+    return (ctypes.c_int64 * 4)(batch * queries, queries, width, torch.get_num_threads())
+
+
+def _run(library: ctypes.CDLL, way: str, sizes: Any, *tensors: Tensor | None) -> bool:
+    """Runs a loop, which may say whether all was finite; the tensors live until it is done."""
+    kind = next(one.dtype for one in tensors if one is not None)
+    pointers = (ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors)
+    return bool(getattr(library, f"local_{way}_{_KINDS[kind]}")(ctypes.byref(sizes), *pointers))

@@ -1,0 +1,230 @@
+"""Smoothed cross-entropy with its gradient and its right choices in one compiled loop, for logits that fill memory.
+
+torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
+Where it is told what makes the logits, nobody else sees them: it adds the bias, and their gradient takes their place.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ShapeError
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import are_numbers, is_plain
+from regard.kernels.autograd.once import none_of, once
+from regard.kernels.dot.amx import matrix
+from regard.kernels.native import compiler
+from regard.kernels.native.pages import in_large_pages
+
+_NAME = "loss/cross_entropy"
+_LEAST = 2**12  # logits from which on it is faster
+
+
+def serves(logits: Tensor, targets: Tensor) -> bool:
+    """Whether the loop takes these logits: float32 on a CPU, a plain call, where it could be built."""
+    if logits.numel() < _LEAST or type(targets) is not Tensor or targets.device.type != "cpu":
+        return False
+    return _is_plain_matrix(logits) and compiler.library(_NAME) is not None
+
+
+def serves_vocabulary(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> bool:
+    """Whether `of_vocabulary` takes a call; the same, for what the logits would be made of."""
+    if len(features) * len(weight) < _LEAST or type(targets) is not Tensor or targets.device.type != "cpu":
+        return False
+    if not _is_plain_matrix(features) or not _is_plain_matrix(weight) or not _is_plain_matrix(bias[None]):
+        return False
+    if bias.shape != weight.shape[:1] or features.shape[1] != weight.shape[1]:  # torch's own layer refuses in words
+        return False
+    return compiler.library(_NAME) is not None
+
+
+def _is_plain_matrix(x: Tensor) -> bool:
+    plain = x.device.type == "cpu" and x.dtype is torch.float32 and type(x) in (Tensor, nn.Parameter)
+    return plain and x.ndim == 2 and is_plain(x)
+
+
+def cross_entropy(
+    logits: Float[Tensor, "tokens choices"], targets: Int[Tensor, " tokens"], smoothing: float, ignored: int
+) -> tuple[Float[Tensor, ""], Bool[Tensor, " tokens"]]:
+    """The summed loss, see `layers.objective`, and for which rows the target was the first of the largest logits.
+
+    Can be differentiated once, and refuses to be twice. A sum of a row's exponentials is taken in float32, by as many
+    parts as a vector has.
+
+    Raises:
+        IndexError: a target is none of the choices.
+        ShapeError: there is not one target a row.
+    """
+    _check(targets, logits.shape[0], logits.shape[1], ignored)
+    total, right = _CrossEntropy.apply(logits, none_of(logits), targets, smoothing, ignored)
+    return total, right
+
+
+def of_vocabulary(
+    features: Float[Tensor, "tokens width"],
+    weight: Float[Tensor, "choices width"],
+    bias: Float[Tensor, " choices"],
+    targets: Int[Tensor, " tokens"],
+    smoothing: float,
+    ignored: int,
+) -> tuple[Float[Tensor, ""], Bool[Tensor, " tokens"]]:
+    """The same of the logits `features weightᵀ + bias`, which become their own gradient where they lie.
+
+    Raises:
+        IndexError: a target is none of the choices.
+        ShapeError: there is not one target a row.
+    """
+    _check(targets, len(features), len(weight), ignored)
+    none = none_of(bias)
+    total, right = _OfVocabulary.apply(none, features, weight, bias, targets, smoothing, ignored)
+    return total, right
+
+
+def _check(targets: Tensor, rows: int, choices: int, ignored: int) -> None:
+    if targets.shape != (rows,):
+        raise ShapeError(f"logits have shape {(rows, choices)}, targets {tuple(targets.shape)}: one a row is needed")
+    outside = (targets != ignored) & ((targets < 0) | (targets >= choices))
+    if bool(outside.any()):
+        raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
+
+
+class _Sizes(ctypes.Structure):
+    """As the loop has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "size", "threads", "ignored")),
+        ("smoothing", ctypes.c_float),
+    )
+
+
+def _library() -> Any:
+    library = compiler.library(_NAME)
+    assert library is not None
+    return library
+
+
+def _run(
+    logits: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    ignored: int,
+    gradient: Tensor | None,
+    bias: Tensor | None = None,
+    slopes: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Each row's loss, and whether its target was the first choice; see the loop."""
+    losses, right = logits.new_empty(len(logits)), logits.new_empty(len(logits), dtype=torch.bool)
+    sizes = _Sizes(*logits.shape, torch.get_num_threads(), ignored, smoothing)
+    targets = targets.contiguous().long()
+    parts = (logits, targets, bias, gradient, slopes, losses, right)
+    given = (None if one is None else ctypes.c_void_p(one.data_ptr()) for one in parts)
+    _library().cross_entropy(ctypes.byref(sizes), *given)
+    return losses, right
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, none: Tensor, targets: Tensor, smoothing: float, ignored: int
+    ) -> tuple[Tensor, Tensor]:
+        logits = logits.contiguous()
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
+        losses, right = _run(logits, targets, smoothing, ignored, gradient)
+        ctx.save_for_backward(gradient, none)
+        ctx.mark_non_differentiable(right)
+        return losses.sum(), right
+
+    @staticmethod
+    @one_at_a_time
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+        gradient, none = ctx.saved_tensors
+        return times_upstream(gradient, none, upstream), None, None, None, None
+
+
+class _OfVocabulary(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        none: Tensor,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        ignored: int,
+    ) -> tuple[Tensor, Tensor]:
+        rows, choices = len(features), len(weight)
+        logits, slopes = in_large_pages(features.new_empty(rows, choices)), None
+        matrix.product(features, weight.t(), out=logits)
+        learns = any(ctx.needs_input_grad)
+        if ctx.needs_input_grad[3]:
+            slopes = logits.new_empty(-(-rows // _library().cross_entropy_block()), choices)
+        gradient = logits if learns else None
+        losses, right = _run(logits, targets, smoothing, ignored, gradient, bias.contiguous(), slopes)
+        ctx.save_for_backward(gradient, None if slopes is None else slopes.sum(0), features, weight, none)
+        ctx.mark_non_differentiable(right)
+        return losses.sum(), right
+
+    @staticmethod
+    @one_at_a_time
+    @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, to_bias, features, weight, _ = ctx.saved_tensors
+        with torch.autocast("cpu", enabled=False):  # around a backward pass it would narrow the products
+            of_rows, of_choices = (
+                _product(left, right) if wanted else None
+                for left, right, wanted in zip(
+                    (gradient, gradient.t()), (weight, features), ctx.needs_input_grad[1:3], strict=True
+                )
+            )
+        return (
+            None,
+            *(None if one is None else _scaled(one, upstream) for one in (of_rows, of_choices, to_bias)),
+            None,
+            None,
+            None,
+        )
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    out = in_large_pages(left.new_empty(len(left), right.shape[1]))
+    return matrix.product(left, right, factor=matrix.GRADIENT, out=out)
+
+
+def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
+    """A gradient of the loss, times what comes back to the loss."""
+    # Many gradients at once may each be another number; else it is mostly the loss itself that is differentiated.
+    return gradient if are_numbers(upstream) and upstream == 1 else gradient * upstream.to(gradient.dtype)
+
+
+def times_upstream(
+    gradient: Float[Tensor, "tokens choices"], none: Float[Tensor, " 0"], upstream: Float[Tensor, ""]
+) -> Float[Tensor, "tokens choices"]:
+    """What comes back to the logits, from a gradient that was made with the loss.
+
+    Its own derivative would need the logits, which nobody keeps: so it refuses to be differentiated.
+
+    Args:
+        gradient: of the loss.
+        none: what `none_of` gives of the logits.
+        upstream: what comes back to the loss.
+    """
+    if torch.is_grad_enabled():
+        made: Tensor = _Slope.apply(gradient, none, upstream)
+        return made
+    return _scaled(gradient, upstream)
+
+
+class _Slope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, none: Tensor, upstream: Tensor) -> Tensor:
+        return gradient * upstream.to(gradient.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[None, None, None]:
+        raise RuntimeError(
+            "the loss has no second derivatives, since it keeps no logits; torch.nn.functional.cross_entropy has them"
+        )

@@ -1,0 +1,330 @@
+"""A Neural Turing machine over a whole sequence, its gradients written out: the numbers of its plain steps, faster.
+
+Training one reads short sequences one after the other, and the time goes into the calls of small operations, not into
+arithmetic. So a step here is numpy's calls, which cost a third of torch's, on the same memory, without a graph; and the
+gradients of the weights are one matrix product over all steps. `models/memory/ntm.py` has the same step made of
+`attend` and its parts, with the equations of the paper beside the lines.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import as_numbers
+from regard.kernels.autograd.once import once
+from regard.kernels.memory.arrays import Array, inverse_length, softmax, softmax_back
+from regard.kernels.memory.cell import Cell, CellStep
+
+
+class Layout(NamedTuple):
+    """The sizes of a machine, and where each head's orders lie in what the controller says.
+
+    Side by side, so that one call serves all that share a squashing function: keys and what is added (tanh), what is
+    erased and the gates (sigmoid), strengths and exponents (softplus), shifts (softmax).
+    """
+
+    reads: int
+    writes: int
+    slots: int
+    slot_dim: int
+    reach: int
+
+    @property
+    def heads(self) -> int:
+        """All of them: those that read, then those that write."""
+        return self.reads + self.writes
+
+    @property
+    def widths(self) -> tuple[int, int, int, int]:
+        """Widths of the four groups of orders."""
+        heads, writes, dim = self.heads, self.writes, self.slot_dim
+        return (heads + writes) * dim, writes * dim + heads, 2 * heads, heads * (2 * self.reach + 1)
+
+
+def machine(
+    layout: Layout,
+    projected: Float[Tensor, "time batch gates"],
+    recurrent: Float[Tensor, "gates reads_and_hidden"],
+    weight: Float[Tensor, "orders hidden"],
+    bias: Float[Tensor, " orders"],
+    memory: Float[Tensor, "batch slots slot_dim"],
+    weights: Float[Tensor, "batch heads slots"],
+) -> tuple[
+    Float[Tensor, "time batch hidden"], Float[Tensor, "time batch reads_dim"], Float[Tensor, "time batch heads slots"]
+]:
+    """All steps of a machine with an LSTM of one layer, from a state of zeros. Can be differentiated once.
+
+    Args:
+        layout: its sizes.
+        projected: the inputs' part of the LSTM's gates with all biases, in torch's order of the gates.
+        recurrent: the part of what was read at the step before, and of the hidden state.
+        weight, bias: from the hidden state to the orders.
+        memory: before the first step; no gradient is made for it.
+        weights: likewise, of each head.
+
+    Returns:
+        The controller's hidden state, what was read, and where each head was, at every step.
+    """
+    keep = torch.is_grad_enabled()
+    hidden, reads, looked = _Machine.apply(layout, keep, projected, recurrent, weight, bias, memory, weights)
+    return hidden, reads, looked
+
+
+class _Orders(NamedTuple):
+    """What the controller tells the heads at one step, squashed."""
+
+    key: Array
+    add: Array
+    erase: Array
+    gate: Array
+    strength: Array
+    exponent: Array
+    shift: Array
+    free: Array
+    shares: Array
+    positive: Array
+
+
+class _Step(NamedTuple):
+    """What the way back needs of one step."""
+
+    cell: CellStep
+    orders: _Orders
+    memory: Array
+    key_length: Array
+    slot_length: Array
+    likeness: Array
+    content: Array
+    before: Array
+    around: Array
+    shifted: Array
+    logs: Array
+    weights: Array
+    kept: list[Array]
+
+
+class _Machine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, layout: Layout, keep: bool, *given: Tensor) -> tuple[Tensor, ...]:
+        projected, recurrent, weight, bias, memory, weights = (tensor.numpy() for tensor in given)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found by whoever looks at the loss
+            run = _Run(layout, recurrent, weight, bias)
+            results = run.forwards(projected, memory, weights, keep)
+        ctx.run, ctx.hidden = run, results[0]
+        ctx.save_for_backward(*given)  # numpy reads the same memory, and only torch knows whether it was changed since
+        return tuple(map(torch.from_numpy, results))
+
+    @staticmethod
+    @one_at_a_time
+    @once("a machine over a whole sequence; a step at a time has them")
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
+        upstream = as_numbers("a machine over a whole sequence", *upstream)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradients = ctx.run.backwards(ctx.hidden, *(tensor.numpy() for tensor in upstream))
+        return None, None, *map(torch.from_numpy, gradients), None, None
+
+
+class _Run:
+    """One sequence there and back."""
+
+    def __init__(self, layout: Layout, recurrent: Array, weight: Array, bias: Array) -> None:
+        self.layout, self.cell, self.weight = layout, Cell(recurrent), weight
+        free, shares, positive, _ = layout.widths
+        self.squashed, self.positive = free + shares, free + shares + positive
+        # σ by tanh, as in `Cell`.
+        order_scale = np.ones(len(bias), bias.dtype)
+        order_scale[free : free + shares] = 0.5
+        self.out, self.bias = weight.T * order_scale, bias * order_scale
+        reach = layout.reach
+        self.circle = np.arange(-reach, layout.slots + reach) % layout.slots
+        self.steps: list[_Step] = []
+
+    def orders(self, hidden: Array) -> _Orders:
+        """What the controller says, squashed: k, a in (−1, 1); e, g in (0, 1); β ≥ 0; γ ≥ 1; Σ s = 1."""
+        heads, writes, dim = self.layout.heads, self.layout.writes, self.layout.slot_dim
+        batch, edge = len(hidden), self.layout.widths[0]
+        said = hidden @ self.out
+        said += self.bias
+        squashed = np.tanh(said[:, : self.squashed])
+        free, shares = squashed[:, :edge], squashed[:, edge:]
+        shares *= 0.5
+        shares += 0.5
+        vectors = free.reshape(batch, heads + writes, dim)
+        positive = np.logaddexp(0, said[:, self.squashed : self.positive])
+        return _Orders(
+            key=vectors[:, :heads],
+            add=vectors[:, heads:],
+            erase=shares[:, : writes * dim].reshape(batch, writes, dim),
+            gate=shares[:, writes * dim :, None],
+            strength=positive[:, :heads, None],
+            exponent=1 + positive[:, heads:, None],
+            shift=softmax(said[:, self.positive :].reshape(batch, heads, -1)),
+            free=free,
+            shares=shares,
+            positive=positive,
+        )
+
+    def forwards(self, projected: Array, memory: Array, weights: Array, keep: bool) -> tuple[Array, Array, Array]:
+        layout, width = self.layout, self.cell.width
+        tiny, kind = np.finfo(projected.dtype).tiny, projected.dtype
+        time, batch = projected.shape[:2]
+        projected = projected * self.cell.scale
+        hidden = np.empty((time + 1, batch, width), kind)
+        reads = np.empty((time + 1, batch, layout.reads * layout.slot_dim), kind)
+        looked = np.empty((time, *weights.shape), kind)
+        hidden[0], reads[0] = 0, 0
+        cell = np.zeros((batch, width), kind)
+        for now in range(time):
+            entered = np.concatenate((reads[now], hidden[now]), 1)
+            cell, cell_step = self.cell.forwards(entered, projected[now], cell, hidden[now + 1])
+            told = self.orders(hidden[now + 1])
+            key_length, slot_length = inverse_length(told.key), inverse_length(memory)
+            likeness = told.key @ memory.swapaxes(1, 2)
+            likeness *= key_length[:, :, None]
+            likeness *= slot_length[:, None]
+            content = softmax(told.strength * likeness)
+            gated = content - weights
+            gated *= told.gate
+            gated += weights
+            around = gated.take(self.circle, 2)
+            shifted = self.moved(around, told.shift[..., ::-1])
+            np.maximum(shifted, tiny, out=shifted)
+            logs = np.log(shifted)
+            before, weights = weights, looked[now]
+            weights[:] = softmax(told.exponent * logs)
+            np.matmul(weights[:, : layout.reads], memory, reads[now + 1].reshape(batch, layout.reads, -1))
+            writing = weights[:, layout.reads :]
+            kept = [1 - writing[:, head, :, None] * told.erase[:, head, None] for head in range(layout.writes)]
+            if keep:
+                self.steps.append(
+                    _Step(
+                        cell_step,
+                        told,
+                        memory,
+                        key_length,
+                        slot_length,
+                        likeness,
+                        content,
+                        before,
+                        around,
+                        shifted,
+                        logs,
+                        weights,
+                        kept,
+                    )  # fmt: skip
+                )
+            written = writing.swapaxes(1, 2) @ told.add
+            for factor in kept:
+                memory = memory * factor
+            memory += written
+        return hidden[1:], reads[1:], looked
+
+    def backwards(
+        self, hidden: Array, to_hidden: Array, to_reads: Array, to_weights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Gradients of the projected inputs, of the recurrent weight, and of the orders' weight and bias."""
+        width, read = self.cell.width, to_reads.shape[-1]
+        batch = to_hidden.shape[1]
+        gates = np.empty((*to_hidden.shape[:2], 4 * width), to_hidden.dtype)
+        said = np.empty((*to_hidden.shape[:2], self.weight.shape[0]), to_hidden.dtype)
+        last = self.steps[-1]
+        memory, weights = np.zeros_like(last.memory), np.zeros_like(last.weights)
+        cell, entered = np.zeros_like(last.cell.shown), np.zeros_like(last.cell.entered)
+        for now in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[now]
+            reads = (to_reads[now] + entered[:, :read]).reshape(batch, self.layout.reads, -1)
+            memory, weights = self.heads_back(step, reads, memory, weights + to_weights[now], said[now])
+            from_orders = said[now] @ self.weight
+            from_orders += to_hidden[now]
+            from_orders += entered[:, read:]
+            cell, entered = self.cell.backwards(step.cell, from_orders, cell, gates[now])
+        whole = np.concatenate([step.cell.entered for step in self.steps])
+        flat_gates, flat_said = gates.reshape(-1, 4 * width), said.reshape(-1, said.shape[-1])
+        return gates, flat_gates.T @ whole, flat_said.T @ hidden.reshape(-1, width), flat_said.sum(0)
+
+    def heads_back(self, step: _Step, reads: Array, memory: Array, weights: Array, said: Array) -> tuple[Array, Array]:
+        """One step of all heads, backwards.
+
+        Args:
+            step: what the way there left.
+            reads: gradients of what was read.
+            memory: of the memory after the step.
+            weights: of the weights; changed in place.
+            said: filled with those of what the controller said.
+
+        Returns:
+            Gradients of the memory before the step, and of the weights before it.
+        """
+        layout, told = self.layout, step.orders
+        batch, heads, count = len(said), layout.heads, layout.reads
+        reading, writing = step.weights[:, :count], step.weights[:, count:]
+
+        # r = w M, and M' = M ∘ Π(1 − w eᵀ) + Σ w aᵀ
+        add = writing @ memory
+        weights[:, count:] += told.add @ memory.swapaxes(1, 2)
+        weights[:, :count] += reads @ step.memory.swapaxes(1, 2)
+        entering = memory * step.memory
+        erase = np.empty_like(told.erase)
+        for head in range(layout.writes):
+            one = entering
+            for other, factor in enumerate(step.kept):
+                if other != head:
+                    one = one * factor
+            np.matmul(writing[:, head, None], one, erase[:, head, None])
+            weights[:, count + head, None] -= told.erase[:, head, None] @ one.swapaxes(1, 2)
+        for factor in step.kept:
+            memory = memory * factor
+        memory += reading.swapaxes(1, 2) @ reads
+
+        # w = softmax(γ log w̃), w̃(i) = Σ w_g(j) s(i − j), w_g = g c + (1 − g) w'
+        logs = softmax_back(weights, step.weights)
+        exponent = np.add.reduce(logs * step.logs, 2)
+        logs *= told.exponent
+        logs /= step.shifted
+        shift = np.stack(
+            [np.add.reduce(logs * step.around[..., at : at + layout.slots], 2) for at in range(told.shift.shape[2])], 2
+        )[..., ::-1]
+        gated = self.moved(logs.take(self.circle, 2), told.shift)
+        gate = np.add.reduce(gated * (step.content - step.before), 2)
+        content = gated * told.gate
+        earlier = gated - content
+
+        # c = softmax(β q), q = k·m / |k||m|
+        scores = softmax_back(content, step.content)
+        strength = np.add.reduce(scores * step.likeness, 2)
+        scores *= told.strength
+        turned = scores * step.likeness
+        scores *= step.key_length[:, :, None]
+        scores *= step.slot_length[:, None]
+        key = scores @ step.memory
+        key -= told.key * (np.add.reduce(turned, 2) * step.key_length * step.key_length)[..., None]
+        memory += scores.swapaxes(1, 2) @ told.key
+        memory -= step.memory * (np.add.reduce(turned, 1) * step.slot_length * step.slot_length)[..., None]
+
+        edge, dim = layout.widths[0], layout.slot_dim
+        said[:, : heads * dim], said[:, heads * dim : edge] = key.reshape(batch, -1), add.reshape(batch, -1)
+        said[:, :edge] *= 1 - told.free * told.free
+        shares = said[:, edge : self.squashed]
+        np.negative(erase.reshape(batch, -1), shares[:, :-heads])
+        shares[:, -heads:] = gate
+        shares *= told.shares - told.shares * told.shares
+        said[:, self.squashed : self.squashed + heads], said[:, self.squashed + heads : self.positive] = (
+            strength,
+            exponent,
+        )
+        said[:, self.squashed : self.positive] *= -np.expm1(-told.positive)
+        said[:, self.positive :] = softmax_back(shift, told.shift).reshape(batch, -1)
+        return memory, earlier
+
+    def moved(self, around: Array, shares: Array) -> Array:
+        """`Σ_n shares(n) around(i + n)`: the weights as far around as the heads reach, moved and mixed."""
+        slots = self.layout.slots
+        total = around[..., :slots] * shares[..., :1]
+        for at in range(1, shares.shape[2]):
+            total += around[..., at : at + slots] * shares[..., at : at + 1]
+        return total

@@ -1,0 +1,179 @@
+"""Products of a loop, whose gradients to what serves at each step are one product over all steps, made at the last.
+
+A weight that serves at each step of a loop gets a gradient from each: a product of few rows, a matrix as large as the
+weight written and added to the others. So do the values that attention reads at each step. Here a step leaves its
+inputs and what came back for its outputs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.autograd.calls import is_plain, is_real
+from regard.kernels.dot.amx import matrix
+
+
+def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
+    """`Deferred().linear` for a plain call with gradients on a CPU, where it is faster; `F.linear` for others.
+
+    Args:
+        like: one of the loop's inputs.
+    """
+    plain = torch.is_grad_enabled() and like.device.type == "cpu" and is_plain(like)
+    return Deferred().linear if plain else F.linear
+
+
+def expectation_of_a_loop(linear: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """The `expectation` of the loop whose products `linear` makes; None where it is not that of a `Deferred`."""
+    loop = getattr(linear, "__self__", None)
+    return loop.expectation if isinstance(loop, Deferred) else None
+
+
+class Deferred:
+    """`linear` as `F.linear`, and `expectation` as `torch.bmm`, for the steps of one loop.
+
+    Weights and values must stay as they are until the backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[int, int], tuple[_Used, Tensor]] = {}
+
+    def linear(
+        self,
+        x: Float[Tensor, "rows inputs"],
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, " outputs"] | None = None,
+    ) -> Float[Tensor, "rows outputs"]:
+        """`x Wᵀ + b`."""
+        if not weight.requires_grad or not (type(x) is Tensor or is_real(x)):
+            return F.linear(x, weight, bias)
+        key = (id(weight), id(bias))
+        if key not in self._used:
+            if not is_real(weight) or not (bias is None or is_real(bias)):
+                return F.linear(x, weight, bias)
+            used = _Used(weight, bias)
+            self._used[key] = used, _Gathered.apply(used, weight, bias)
+        used, ticket = self._used[key]
+        out: Tensor = _Step.apply(used, x, ticket)
+        return out
+
+    def expectation(
+        self, weights: Float[Tensor, "batch queries keys"], value: Float[Tensor, "batch keys dim"]
+    ) -> Float[Tensor, "batch queries dim"]:
+        """`weights value`."""
+        if not value.requires_grad or not (type(weights) is Tensor or is_real(weights)):
+            return weights.bmm(value)
+        key = (id(value), id(None))
+        if key not in self._used:
+            if not is_real(value):
+                return weights.bmm(value)
+            used = _Used(value, None)
+            self._used[key] = used, _GatheredValues.apply(used, value)
+        used, ticket = self._used[key]
+        out: Tensor = _Read.apply(used, weights, ticket)
+        return out
+
+
+class _Used:
+    """One weight, and what its steps leave: their inputs, and the gradients of their outputs."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight, bias  # held: of one that is gone another could have the number
+        self.version = weight._version
+        self._read: list[Tensor] = []
+        self._above: list[Tensor] = []
+        self._task = -1
+
+    def leave(self, x: Tensor, above: Tensor) -> None:
+        """A step's input and the gradient of its output."""
+        task = torch._C._current_graph_task_id()
+        if task != self._task:  # a backward pass that asked for no weight, or failed, has left some
+            self._task, self._read, self._above = task, [], []
+        self._read.append(x)
+        self._above.append(above)
+
+    def take(self, dim: int) -> tuple[Tensor, Tensor] | None:
+        """All that the steps of this backward pass left, along an axis; None where nothing came back to any."""
+        read, above, task = self._read, self._above, self._task
+        self._task, self._read, self._above = -1, [], []
+        if task != torch._C._current_graph_task_id():
+            return None
+        return (read[0], above[0]) if len(read) == 1 else (torch.cat(read, dim), torch.cat(above, dim))
+
+    def check(self) -> None:
+        """Refuse gradients of what is no longer what it was."""
+        if self.weight._version != self.version:
+            raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
+
+
+class _Gathered(torch.autograd.Function):
+    """A ticket that all steps need: so its backward pass comes after all of theirs, and makes the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, used: _Used, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.used = used
+        return weight.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        left = ctx.used.take(0)
+        if left is None:
+            return None, None, None
+        read, above = left
+        to_weight = matrix.product(above.t(), read, factor=matrix.GRADIENT)
+        return None, to_weight, above.sum(0) if ctx.needs_input_grad[2] else None
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, used: _Used, x: Tensor, ticket: Tensor) -> Tensor:
+        ctx.used = used
+        ctx.save_for_backward(x)
+        return matrix.product(x, used.weight.t(), used.bias)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+        used: _Used = ctx.used
+        used.check()
+        (x,) = ctx.saved_tensors
+        used.leave(x, above)
+        to_x = matrix.product(above, used.weight, factor=matrix.GRADIENT) if ctx.needs_input_grad[1] else None
+        return None, to_x, above.new_zeros(())
+
+
+class _GatheredValues(torch.autograd.Function):
+    """The ticket of values, as `_Gathered` is that of a weight."""
+
+    @staticmethod
+    def forward(ctx: Any, used: _Used, value: Tensor) -> Tensor:
+        ctx.used = used
+        return value.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor | None]:
+        left = ctx.used.take(1)
+        if left is None:
+            return None, None
+        weights, above = left
+        return None, weights.transpose(1, 2).bmm(above)
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, used: _Used, weights: Tensor, ticket: Tensor) -> Tensor:
+        ctx.used = used
+        ctx.save_for_backward(weights)
+        return weights.bmm(used.weight)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+        used: _Used = ctx.used
+        used.check()
+        (weights,) = ctx.saved_tensors
+        used.leave(weights, above)
+        to_weights = above.bmm(used.weight.transpose(1, 2)) if ctx.needs_input_grad[1] else None
+        return None, to_weights, above.new_zeros(())

@@ -1,0 +1,143 @@
+"""A sum and its layer normalization in one function with its gradients, for training on a CPU.
+
+torch's own calls go through the rows once for the sum, twice for its norm, three times for its gradients, and once more
+where gradients come back to the sum on two ways, as in a Transformer's block. The loop is `norm.cpp`.
+"""
+
+import ctypes
+import functools
+from array import array
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.kernels.autograd.again import apart
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import are_numbers, is_plain, is_real
+from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.native import compiler
+
+_NAME = "transformer/norm"
+_LEAST = 2**13  # numbers from which on it is faster
+_ROWS = 64  # `norm.cpp`'s kRows
+
+
+def sum_and_norm(
+    norm: nn.Module, x: Float[Tensor, "*lead dim"], more: Float[Tensor, "*lead dim"] | None = None
+) -> tuple[Float[Tensor, "*lead dim"], Float[Tensor, "*lead dim"]]:
+    """`s = x + more`, and `norm(s)`; by the loop where that serves.
+
+    There it is `(s − mean) / √(variance + ε) · weight + bias` (Ba et al. 2016), to float32's rounding. What comes back
+    to both is added where it is made: without `more`, read the sum instead of x from here on. Derivatives of
+    derivatives are those of torch's own operations.
+
+    Args:
+        norm: any module.
+        x: of any strides.
+        more: what is added to it, None for nothing.
+    """
+    if _serves(norm, x, more):
+        summed, normed = _Norm.apply(x, more, norm.weight, norm.bias, norm.eps)
+        return summed, normed
+    summed = x if more is None else x + more
+    return summed, norm(summed)
+
+
+def _serves(norm: nn.Module, x: Tensor, more: Tensor | None) -> bool:
+    """Whether the loop takes it: a plain call with gradients, in float32 on a CPU with a compiler."""
+    if type(norm) is not nn.LayerNorm or x.device.type != "cpu" or not torch.is_grad_enabled() or not is_plain(x):
+        return False
+    weight = norm.weight
+    if x.numel() < _LEAST or weight is None or weight.ndim != 1 or x.shape[-1:] != weight.shape:
+        return False
+    if (more is not None and more.shape != x.shape) or (norm.bias is not None and norm.bias.shape != weight.shape):
+        return False
+    given = [one for one in (x, more, weight, norm.bias) if one is not None]
+    if any(one.dtype is not torch.float32 or not one.is_cpu or one.is_neg() or not is_real(one) for one in given):
+        return False
+    return any(one.requires_grad for one in given) and not is_hooked(norm) and _loops() is not None
+
+
+@functools.cache
+def _loops() -> tuple[Any, Any] | None:
+    """Forward and backward, None where they could not be built."""
+    library = compiler.library(_NAME)
+    if library is None:
+        return None
+    library.norm_forward.argtypes, library.norm_forward.restype = (ctypes.c_void_p, ctypes.c_double), None
+    library.norm_backward.argtypes, library.norm_backward.restype = (ctypes.c_void_p,), None
+    return library.norm_forward, library.norm_backward
+
+
+def _formula(
+    x: Tensor, more: Tensor | None, weight: Tensor, bias: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    summed = x.view_as(x) if more is None else x + more
+    return summed, F.layer_norm(summed, weight.shape, weight, bias, epsilon)
+
+
+def _numbers(rows: int, size: int, *tensors: Tensor | None) -> array:
+    """What `norm.cpp` calls Forward and Backward."""
+    return array("q", (rows, size, torch.get_num_threads(), *(0 if one is None else one.data_ptr() for one in tensors)))
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, more: Tensor | None, weight: Tensor, bias: Tensor | None, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        given = x, more, weight, bias
+        x, weight = x.contiguous(), weight.contiguous()
+        more, bias = (one if one is None else one.contiguous() for one in (more, bias))
+        summed = None if more is None else torch.empty_like(x)
+        normed, (means, scales) = torch.empty_like(x), x.new_empty(2, x.shape[:-1].numel()).unbind()
+        numbers = _numbers(len(means), x.shape[-1], x, more, weight, bias, summed, normed, means, scales)
+        loops = _loops()
+        assert loops is not None
+        loops[0](numbers.buffer_info()[0], epsilon)
+        ctx.save_for_backward(*given, summed, means, scales)
+        ctx.epsilon = epsilon
+        ctx.set_materialize_grads(False)
+        return given[0].view_as(given[0]) if summed is None else summed, normed
+
+    @staticmethod
+    @one_at_a_time
+    def backward(ctx: Any, past: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
+        *given, summed, means, scales = ctx.saved_tensors
+        if above is None:
+            return past, None if given[1] is None else past, None, None, None
+        if torch.is_grad_enabled() or not are_numbers(past, above):  # somebody will differentiate or map this
+            return *_by_formula(given, ctx.epsilon, ctx.needs_input_grad, past, above), None
+        s = (given[0] if summed is None else summed).contiguous()
+        weight, size = given[2].contiguous(), s.shape[-1]
+        above, past = above.contiguous(), past if past is None else past.contiguous()
+        parts = s.new_empty((len(means) + _ROWS - 1) // _ROWS, 2, size)
+        to_s, to_weight = torch.empty_like(s), torch.empty_like(weight)
+        to_bias = None if given[3] is None else torch.empty_like(weight)
+        found = parts, to_s, to_weight, to_bias
+        numbers = _numbers(len(means), size, above, past, s, means, scales, weight, *found)
+        loops = _loops()
+        assert loops is not None
+        loops[1](numbers.buffer_info()[0])
+        return to_s, None if given[1] is None else to_s, to_weight, to_bias, None
+
+
+def _by_formula(
+    given: list[Tensor | None], epsilon: float, wanted: tuple[bool, ...], past: Tensor | None, above: Tensor
+) -> tuple[Tensor | None, ...]:
+    create = torch.is_grad_enabled()
+    with torch.enable_grad():
+        if create:
+            given = apart(*given)
+        else:
+            given = [one if one is None else one.detach().requires_grad_(one.requires_grad) for one in given]
+        summed, normed = _formula(*given, epsilon)  # type: ignore[arg-type, call-arg]
+        asked = [one for one, asks in zip(given, wanted, strict=False) if asks and one is not None]
+        both = ((summed, past), (normed, above))  # a sum of what needs no gradient has none, whatever comes back to it
+        known = [(one, upstream) for one, upstream in both if upstream is not None and one.requires_grad]
+        outputs, upstreams = zip(*known, strict=True)
+        found = iter(torch.autograd.grad(outputs, asked, upstreams, create_graph=create))
+    return tuple(next(found) if asks else None for asks in wanted[:4])

@@ -1,0 +1,116 @@
+"""Softmax of a sequence's dot products with itself, from one product of its three parts, for training on a CPU.
+
+What `scaled_dot_product_attention` computes of the three parts. The loop (`self_attention.cpp`) reads them where the
+product left them, writes the context as the next product reads it, and the gradients side by side: so nothing is copied
+between a block's products. It knows causal sequences and those that see all.
+"""
+
+import ctypes
+import functools
+from array import array
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.calls import are_numbers, is_plain
+from regard.kernels.native import compiler
+
+_NAME = "transformer/self_attention"
+_LEAST = 2**15  # pairs of all heads from which on it is faster
+_LONGEST = 1024  # of a strip's scores, which lie near
+_WIDTHS = 16  # a head's width is a multiple of a vector's numbers
+
+
+def serves(made: Tensor, heads: int, key_heads: int, width: int) -> bool:
+    """Whether the loop takes it: a plain call with gradients, in float32 on a CPU with a compiler.
+
+    Args:
+        made: `(batch, positions, …)`, queries, keys and values.
+        heads: of queries.
+        key_heads: of keys and values.
+        width: of a head.
+    """
+    if made.device.type != "cpu" or not torch.is_grad_enabled() or not is_plain(made) or made.ndim != 3:
+        return False
+    (batch, size, together), numbers = made.shape, width * (heads + 2 * key_heads)
+    if not made.requires_grad or made.dtype is not torch.float32 or together != numbers or width % _WIDTHS:
+        return False
+    return 0 < size <= _LONGEST and batch * heads * size * size >= _LEAST and _loops() is not None
+
+
+def attention(
+    made: Float[Tensor, "batch positions together"], heads: int, key_heads: int, *, causal: bool, scale: float
+) -> Float[Tensor, "batch positions across"]:
+    """`softmax(scale · q kᵀ) v` of each head, heads side by side.
+
+    A query that sees only scores of −inf reads 0. Derivatives of derivatives are those of torch's own operations.
+
+    Args:
+        made: queries of all heads, then keys, then values, as many as `key_heads`, which divide `heads`.
+        heads: of queries.
+        key_heads: of keys and values.
+        causal: a position sees those up to itself.
+        scale: of the products.
+    """
+    context: Tensor = _Attention.apply(made, heads, key_heads, causal, scale)
+    return context
+
+
+@functools.cache
+def _loops() -> tuple[Any, Any] | None:
+    """Forward and backward, None where they could not be built."""
+    library = compiler.library(_NAME)
+    if library is None:
+        return None
+    loops = library.self_attention_forward, library.self_attention_backward
+    for loop in loops:
+        loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
+    return loops
+
+
+def _run(way: int, made: Tensor, heads: int, key_heads: int, causal: bool, scale: float, *others: Tensor) -> None:
+    loops = _loops()
+    assert loops is not None
+    batch, size, together = made.shape
+    sizes = batch, size, heads, key_heads, together // (heads + 2 * key_heads), torch.get_num_threads(), causal
+    numbers = array("q", (*sizes, *(one.data_ptr() for one in (made, *others))))
+    loops[way](numbers.buffer_info()[0], scale)
+
+
+def _formula(made: Tensor, heads: int, key_heads: int, causal: bool, scale: float) -> Tensor:
+    parts = made.unflatten(-1, (heads + 2 * key_heads, -1)).transpose(1, 2).split((heads, key_heads, key_heads), dim=1)
+    query, key, value = parts[0], *(one.repeat_interleave(heads // key_heads, dim=1) for one in parts[1:])
+    scores = query @ key.transpose(-2, -1) * scale
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+    return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, made: Tensor, heads: int, key_heads: int, causal: bool, scale: float) -> Tensor:
+        batch, size, together = made.shape
+        context = made.new_empty(batch, size, together // (heads + 2 * key_heads) * heads)
+        statistics = made.new_empty(batch, heads, 2, size)
+        ctx.call = heads, key_heads, causal, scale
+        _run(0, made.contiguous(), *ctx.call, context, statistics)
+        ctx.save_for_backward(made, context, statistics)
+        return context
+
+    @staticmethod
+    @one_at_a_time
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None, None]:
+        made, context, statistics = ctx.saved_tensors
+        create = torch.is_grad_enabled()
+        if create or not are_numbers(above):  # somebody will differentiate or map this
+            with torch.enable_grad():
+                given = made if create else made.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(_formula(given, *ctx.call), given, above, create_graph=create)
+            return slope, None, None, None, None
+        made = made.contiguous()
+        slope = torch.empty_like(made)
+        _run(1, made, *ctx.call, context, statistics, above.contiguous(), slope)
+        return slope, None, None, None, None

@@ -1,0 +1,291 @@
+// GELU with its slope, for training; and a whole stack's step of a single position, where all that counts is how fast
+// its weights are read, once each.
+
+#include <cmath>
+
+#include "native/loops.hpp"
+
+namespace {
+
+using namespace loops;
+constexpr int L = kLanes<float>;
+using V = Vec<float>;
+
+// --- GELU -----------------------------------------------------------------------------------------------------------
+
+// Φ(x) = P(a standard normal number ≤ x), and φ(x). With a = |x|, Φ(−a) = e^(−a²/2) Q(1 / (1 + 0.26 a)), where Q is the
+// polynomial without constant term that is relatively closest (5e-8) for all a whose exponential is a normal number.
+struct Normal {
+    V below, density;
+};
+inline Normal normal(V x) {
+    constexpr float factors[] = {0.0307565720f, -0.1540131931f, 0.2538623839f, -0.1535840915f, 0.1627243946f,
+                                 0.0502843752f, 0.1032185398f,  0.1029903837f, 0.1037606205f};
+    V size = x < 0 ? -x : x;
+    V falling = exponential<float>(x * x * -0.5f);
+    V t = inverse<float>(0.26f * size + 1);
+    V q = all<float>(factors[0]);
+#pragma GCC unroll 8
+    for (int i = 1; i < 9; ++i) q = q * t + factors[i];
+    V tail = falling * (q * t);
+    return {x < 0 ? tail : 1 - tail, falling * 0.3989422804014327f};
+}
+inline V gelu(V x) { return x * normal(x).below; }
+// Of x Φ(x). φ is 0 where x is infinite, and 0 · ∞ would hide that the slope there is 1 or 0.
+inline V slope(V x, Normal at) { return at.below + (at.density == 0 ? at.density : x * at.density); }
+
+// to = work(one, other), a vector of numbers at a time; what is left over goes through a vector of its own.
+template <typename Work>
+inline void each(int64_t begin, int64_t end, const float* one, const float* other, float* to, const Work& work) {
+    int64_t i = begin;
+    for (; i + L <= end; i += L) store<float>(to + i, work(load(one + i), load(other + i)));
+    if (i < end) {
+        float first[L] = {}, second[L] = {}, made[L];
+        std::copy(one + i, one + end, first);
+        std::copy(other + i, other + end, second);
+        store<float>(made, work(load(first), load(second)));
+        std::copy(made, made + (end - i), to + i);
+    }
+}
+
+// --- a step of one position -----------------------------------------------------------------------------------------
+
+float dot(int64_t size, const float* a, const float* b) {
+    V sums = {};
+    int64_t i = 0;
+    for (; i + L <= size; i += L) sums += load(a + i) * load(b + i);
+    float total = sum<float>(sums);
+    for (; i < size; ++i) total += a[i] * b[i];
+    return total;
+}
+
+// y = W x + b for W as it lies by its outputs: kLanes rows at a time, whose sums are one vector.
+void by_outputs(int64_t begin, int64_t end, int64_t inputs, const float* weight, const float* bias, const float* x,
+                float* y) {
+    int64_t o = begin;
+    for (; o + L <= end; o += L) {
+        V sums[L] = {};
+        const float* rows = weight + o * inputs;
+        int64_t i = 0;
+        for (; i + L <= inputs; i += L) {
+            V given = load(x + i);
+#pragma GCC unroll 16
+            for (int r = 0; r < L; ++r) sums[r] += given * load(rows + r * inputs + i);
+        }
+        V found = totals<float>(sums);
+        for (; i < inputs; ++i)
+            for (int r = 0; r < L; ++r) found[r] += x[i] * rows[r * inputs + i];
+        store<float>(y + o, bias ? found + load(bias + o) : found);
+    }
+    for (; o < end; ++o) y[o] = dot(inputs, weight + o * inputs, x) + (bias ? bias[o] : 0);
+}
+
+// The same for W as it lies by its inputs: kRows long rows at a time are added to y, which stays in the nearest memory.
+void by_inputs(int64_t begin, int64_t end, int64_t inputs, int64_t outputs, const float* weight, const float* bias,
+               const float* x, float* y) {
+    constexpr int64_t kRows = 8, kBlock = 4096;
+    for (int64_t block = begin; block < end; block += kBlock) {
+        int64_t last = std::min(end, block + kBlock);
+        for (int64_t o = block; o < last; ++o) y[o] = bias ? bias[o] : 0;
+        for (int64_t i = 0; i < inputs; i += kRows) {
+            int64_t rows = std::min(kRows, inputs - i), o = block;
+            const float* from = weight + i * outputs;
+            if (rows == kRows)
+                for (; o + L <= last; o += L) {
+                    V sums = load(y + o);
+#pragma GCC unroll 8
+                    for (int r = 0; r < kRows; ++r) sums += x[i + r] * load(from + r * outputs + o);
+                    store<float>(y + o, sums);
+                }
+            for (; o < last; ++o)
+                for (int64_t r = 0; r < rows; ++r) y[o] += x[i + r] * from[r * outputs + o];
+        }
+    }
+}
+
+// A linear layer: its weight (outputs × inputs), which lies by its outputs or by its inputs, and its bias or null.
+struct Linear {
+    const float *weight, *bias;
+    int64_t inputs, outputs, turned;
+    void operator()(const float* x, float* y, int64_t threads) const {
+        share(outputs, L, threads, inputs * outputs, [=, *this](int64_t begin, int64_t end) {
+            if (turned)
+                by_inputs(begin, end, inputs, outputs, weight, bias, x, y);
+            else
+                by_outputs(begin, end, inputs, weight, bias, x, y);
+        });
+    }
+};
+
+// A norm of vectors: of layers, or of the root of the mean square; one without weights passes all on.
+struct Norm {
+    const float *weight, *bias;
+    double epsilon;
+    int64_t square;
+    void operator()(int64_t size, const float* x, float* y) const {
+        if (!weight) {
+            std::copy(x, x + size, y);
+            return;
+        }
+        double mean = 0, spread = 0;
+        if (!square) {
+            for (int64_t i = 0; i < size; ++i) mean += x[i];
+            mean /= size;
+        }
+        for (int64_t i = 0; i < size; ++i) spread += (x[i] - mean) * (x[i] - mean);
+        float middle = float(mean), scale = float(1 / std::sqrt(spread / size + epsilon));
+        for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - middle) * scale * weight[i] + (bias ? bias[i] : 0);
+    }
+};
+
+struct Layer {
+    Norm attention_norm, feed_forward_norm;
+    Linear projection, output, widening, narrowing;
+};
+
+// The keys and values of one layer and head lie in rows of `width` numbers, `head` numbers after those of the head
+// before; values lie `kind` numbers after keys, and layers `layer` numbers apart. `slots` are seen, the last is new.
+struct Past {
+    float* states;
+    int64_t layer, kind, head, slots;
+};
+
+enum Activation { kRelu, kGelu, kSwiglu };
+
+struct Stack {
+    int64_t layers, dim, heads, key_heads, width, hidden, activation, pre;
+    double scale;
+    const Layer* each;
+    Norm norm;
+};
+
+// A vector a word, number i of it `column` numbers after number i − 1, times `scale`; and what makes logits of vectors.
+struct Words {
+    const float* table;
+    int64_t row, column;
+    double scale;
+    Linear readout;
+};
+
+void activate(const Stack& stack, float* hidden) {
+    int64_t size = stack.hidden;
+    if (stack.activation == kGelu)
+        each(0, size, hidden, hidden, hidden, [](V x, V) { return gelu(x); });
+    else if (stack.activation == kRelu)
+        each(0, size, hidden, hidden, hidden, [](V x, V) { return x < 0 ? V{} : x; });
+    else
+        each(0, size, hidden, hidden + size, hidden, [](V gate, V x) {
+            // e^88 is the largest exponential; below −88 the gate is −0 in any case.
+            V held = gate < -88 ? all<float>(-88) : gate;
+            return gate / (1 + exponential<float>(-held)) * x;
+        });
+}
+
+// What one head reads of the rows that it sees, for one query; `weights` has room for a number a slot.
+void read(int64_t slots, int64_t width, float scale, const float* query, const float* keys, const float* values,
+          const float* bias, float* weights, float* context) {
+    by_outputs(0, slots, width, keys, nullptr, query, weights);
+    float most = -std::numeric_limits<float>::infinity();
+    for (int64_t s = 0; s < slots; ++s) {
+        weights[s] = weights[s] * scale + (bias ? bias[s] : 0);
+        most = weights[s] <= most ? most : weights[s];  // a NaN shows in the total
+    }
+    each(0, slots, weights, weights, weights, [=](V x, V) { return exponential<float>(x - most); });
+    float total = 0;
+    for (int64_t s = 0; s < slots; ++s) total += weights[s];
+    // Values lie by their inputs: slots are what is summed over.
+    by_inputs(0, width, slots, width, values, nullptr, weights, context);
+    for (int64_t i = 0; i < width; ++i) context[i] /= total;
+}
+
+void add(int64_t size, const float* more, float* x) {
+    for (int64_t i = 0; i < size; ++i) x[i] += more[i];
+}
+
+// x becomes what the stack makes of it. `shown` receives each layer's queries and what its attention adds, dim numbers
+// each; `bias` is null or has a number for each head and slot.
+void step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
+    int64_t dim = stack->dim, width = stack->width, together = (stack->heads + 2 * stack->key_heads) * width;
+    int64_t doubled = stack->activation == kSwiglu ? 2 : 1;
+    std::vector<float> room(2 * dim + together + doubled * stack->hidden + past->slots);
+    float *normed = room.data(), *added = normed + dim, *made = added + dim, *hidden = made + together;
+    float* weights = hidden + doubled * stack->hidden;
+    for (int64_t l = 0; l < stack->layers; ++l) {
+        const Layer& layer = stack->each[l];
+        float *query = shown + 2 * l * dim, *looked = query + dim;
+        if (stack->pre) layer.attention_norm(dim, x, normed);
+        layer.projection(stack->pre ? normed : x, made, threads);
+        std::copy(made, made + dim, query);
+        for (int64_t h = 0; h < stack->key_heads; ++h) {
+            float* keys = past->states + l * past->layer + h * past->head;
+            float *values = keys + past->kind, *fresh = made + dim + h * width;
+            std::copy(fresh, fresh + width, keys + (past->slots - 1) * width);
+            fresh += stack->key_heads * width;
+            std::copy(fresh, fresh + width, values + (past->slots - 1) * width);
+            int64_t group = stack->heads / stack->key_heads;
+            for (int64_t q = h * group; q < (h + 1) * group; ++q)
+                read(past->slots, width, float(stack->scale), query + q * width, keys, values,
+                     bias ? bias + q * past->slots : nullptr, weights, normed + q * width);
+        }
+        layer.output(normed, looked, threads);
+        add(dim, looked, x);
+        if (!stack->pre) layer.attention_norm(dim, x, x);
+        if (stack->pre) layer.feed_forward_norm(dim, x, normed);
+        layer.widening(stack->pre ? normed : x, hidden, threads);
+        activate(*stack, hidden);
+        layer.narrowing(hidden, added, threads);
+        add(dim, added, x);
+        if (!stack->pre) layer.feed_forward_norm(dim, x, x);
+    }
+    stack->norm(dim, x, x);
+}
+
+// Room for vectors may be lacking: see `share`, which tells of it.
+template <typename Work>
+void safely(const Work& work) {
+    share(1, 1, 1, 0, [&](int64_t, int64_t) { work(); });
+}
+
+}  // namespace
+
+extern "C" {
+
+// y = gelu(x), and x becomes its slope there.
+void gelu_and_slope(int64_t size, int64_t threads, float* x, float* y) {
+    share(size, L, threads, size * 16, [=](int64_t begin, int64_t end) {
+        auto one = [](float* from, float* to) {
+            V given = load(from);
+            Normal at = normal(given);
+            store<float>(to, given * at.below);
+            store<float>(from, slope(given, at));
+        };
+        int64_t i = begin;
+        for (; i + L <= end; i += L) one(x + i, y + i);
+        if (i < end) {
+            float from[L] = {}, to[L];
+            std::copy(x + i, x + end, from);
+            one(from, to);
+            std::copy(from, from + (end - i), x + i);
+            std::copy(to, to + (end - i), y + i);
+        }
+    });
+}
+
+void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
+    safely([=] { step(stack, past, bias, threads, x, shown); });
+}
+
+// The logits after one word more: its vector, to which `place` (dim numbers, or null) is added, goes through the stack.
+void language_step(const Stack* stack, const Words* words, const Past* past, const float* bias, int64_t word,
+                   const float* place, int64_t threads, float* shown, float* logits) {
+    safely([=] {
+        std::vector<float> x(stack->dim);
+        const float* vector = words->table + word * words->row;
+        float scale = float(words->scale);
+        for (int64_t i = 0; i < stack->dim; ++i) x[i] = vector[i * words->column] * scale + (place ? place[i] : 0);
+        step(stack, past, bias, threads, x.data(), shown);
+        words->readout(x.data(), logits, threads);
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,364 @@
+"""Compiled loops of a Transformer's block: GELU with its slope, and a stack's step of a single position.
+
+Where nothing is to be multiplied with more than one vector, a step is as fast as its weights are read, and everything
+else is the cost of its calls: so all of them are one (`transformer.cpp`). Without a compiler torch's own calls serve.
+"""
+
+import ctypes
+import operator
+import sys
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.native import compiler
+
+_NAME = "transformer/step"
+ACTIVATIONS = ("relu", "gelu", "swiglu")  # in the order of the loop's numbers
+
+
+# --- what the loop is given: as in transformer.cpp ------------------------------------------------------------------
+
+
+class _Linear(ctypes.Structure):
+    _fields_ = [
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("turned", ctypes.c_int64),
+    ]
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = [
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("epsilon", ctypes.c_double),
+        ("square", ctypes.c_int64),
+    ]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        ("attention_norm", _Norm),
+        ("feed_forward_norm", _Norm),
+        ("projection", _Linear),
+        ("output", _Linear),
+        ("widening", _Linear),
+        ("narrowing", _Linear),
+    ]
+
+
+class _Past(ctypes.Structure):
+    _fields_ = [
+        ("states", ctypes.c_void_p),
+        ("layer", ctypes.c_int64),
+        ("kind", ctypes.c_int64),
+        ("head", ctypes.c_int64),
+        ("slots", ctypes.c_int64),
+    ]
+
+
+class _Stack(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "hidden")),
+        ("activation", ctypes.c_int64),
+        ("pre", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("each", ctypes.POINTER(_Layer)),
+        ("norm", _Norm),
+    ]
+
+
+class _Words(ctypes.Structure):
+    _fields_ = [
+        ("table", ctypes.c_void_p),
+        ("row", ctypes.c_int64),
+        ("column", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("readout", _Linear),
+    ]
+
+
+_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
+_STACK_STEP = (_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _POINTER)
+_LANGUAGE_STEP = (_POINTER, _POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER)
+
+# --- a step of one position -----------------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """The modules of one block, in the order of their use."""
+
+    attention_norm: nn.Module
+    projection: nn.Module
+    output: nn.Module
+    feed_forward_norm: nn.Module
+    widening: nn.Module
+    narrowing: nn.Module
+
+
+class Sizes(NamedTuple):
+    """What is the same for all blocks; see `_Stack`."""
+
+    heads: int
+    key_heads: int
+    width: int
+    activation: str
+    pre: bool
+    scale: float
+
+
+class Words(NamedTuple):
+    """What a language model has around its stack.
+
+    Attributes:
+        embedding: its weight has a row a word.
+        scale: what a word's row is multiplied by.
+        places: its weight has a row a position; None where nothing learned is added.
+        readout: logits of vectors.
+    """
+
+    embedding: nn.Module
+    scale: float
+    places: nn.Module | None
+    readout: nn.Module
+
+
+class Steps:
+    """A stack's weights, looked up once for all steps of one position.
+
+    Args:
+        blocks: the parts of each.
+        norm: after the last block.
+        sizes: see `Sizes`.
+        words: for `write`.
+    """
+
+    def __init__(self, blocks: list[Parts], norm: nn.Module, sizes: Sizes, words: Words | None = None) -> None:
+        library = compiler.library(_NAME)
+        assert library is not None
+        self._of_stack, self._of_language = library.stack_step, library.language_step
+        self._of_stack.argtypes, self._of_language.argtypes = _STACK_STEP, _LANGUAGE_STEP
+        self._modules: list[nn.Module] = []
+        layers = (_Layer * len(blocks))()
+        for layer, parts in zip(layers, blocks, strict=True):
+            layer.attention_norm, layer.feed_forward_norm = map(
+                self._norm, (parts.attention_norm, parts.feed_forward_norm)
+            )
+            layer.projection, layer.output = self._linear(parts.projection), self._linear(parts.output)
+            layer.widening, layer.narrowing = self._linear(parts.widening), self._linear(parts.narrowing)
+        heads, key_heads, width, activation, pre, scale = sizes
+        self._stack = _Stack(
+            len(blocks),
+            heads * width,
+            heads,
+            key_heads,
+            width,
+            layers[0].narrowing.inputs,
+            ACTIVATIONS.index(activation),
+            pre,
+            scale,
+            layers,
+            self._norm(norm),
+        )
+        self.dim: int = heads * width
+        self._words = None if words is None else self._around(words)
+        self._parameters = [module._parameters for module in self._modules]
+        self._held = list(chain.from_iterable(map(dict.values, self._parameters)))
+        self._weights = [tensor for tensor in self._held if tensor is not None]
+        self._addresses = list(map(Tensor.data_ptr, self._weights))
+        # Only a square one fits where it lies when it is turned round.
+        self._square = [one for one in self._weights if one.ndim == 2 and one.shape[0] == one.shape[1]]
+        self._laid = list(map(Tensor.is_contiguous, self._square))
+        self._shape = (len(blocks), 2, 1, 1, heads * width)
+        self._of_states = (1, len(blocks), 2, key_heads, width)
+
+    @staticmethod
+    def serve(blocks: list[Parts], norm: nn.Module, sizes: Sizes, words: Words | None = None) -> bool:
+        """Whether the loop knows these modules, their sizes are one stack's, and there is a compiler.
+
+        They are in float32 on a CPU, and nothing is hooked to them.
+        """
+        modules = [norm, *(part for parts in blocks for part in parts)]
+        known = all(map(_known, modules)) and _fit(blocks, norm, sizes)
+        if known and words is not None:
+            known = _known_words(words, sizes.heads * sizes.width)
+        return known and compiler.library(_NAME) is not None
+
+    @property
+    def current(self) -> bool:
+        """Whether the weights are those that were looked up, and still lie where they lay."""
+        now = list(chain.from_iterable(map(dict.values, self._parameters)))
+        same = len(now) == len(self._held) and all(map(operator.is_, now, self._held))
+        same = same and list(map(Tensor.data_ptr, self._weights)) == self._addresses
+        return same and list(map(Tensor.is_contiguous, self._square)) == self._laid
+
+    def knows(self, word: int, position: int) -> bool:
+        """Whether both have their rows: word 0 is padding, and others are for their layers to refuse."""
+        return 0 < word < self._rows[0] and 0 <= position < self._rows[1]
+
+    def takes(self, states: Tensor) -> bool:
+        """Whether the loop may read after these states: it looks at no size itself."""
+        return (
+            states.dtype is torch.float32
+            and states.device.type == "cpu"
+            and (*states.shape[:4], states.shape[5]) == self._of_states
+        )
+
+    def step(
+        self,
+        x: Float[Tensor, "1 1 dim"],
+        states: Float[Tensor, "1 layers two key_heads slots width"],
+        bias: Float[Tensor, "1 heads 1 slots"] | None,
+    ) -> tuple[Float[Tensor, "1 1 dim"], Float[Tensor, "layers two 1 1 dim"]]:
+        """One position more.
+
+        Args:
+            x: its vector.
+            states: the keys and values of all that it sees, its own slot the last, which is written to.
+            bias: added to the scores.
+
+        Returns:
+            The vector after the last norm; and the queries of each layer, and what its attention added.
+        """
+        x, shown = x.clone(memory_format=torch.contiguous_format), x.new_empty(self._shape)
+        bias = self._whole(bias, states)
+        self._of_stack(
+            ctypes.byref(self._stack),
+            ctypes.byref(_past(states)),
+            None if bias is None else bias.data_ptr(),
+            torch.get_num_threads(),
+            x.data_ptr(),
+            shown.data_ptr(),
+        )
+        return x, shown
+
+    def write(
+        self,
+        word: int,
+        position: int,
+        place: Float[Tensor, "1 1 dim"] | None,
+        states: Float[Tensor, "1 layers two key_heads slots width"],
+        bias: Float[Tensor, "1 heads 1 slots"] | None,
+    ) -> tuple[Float[Tensor, "1 1 vocabulary"], Float[Tensor, "layers two 1 1 dim"]]:
+        """One word more.
+
+        Args:
+            word: its row.
+            position: its row among learned places, where there are such.
+            place: what else is added to its vector, where there are none.
+            states: as in `step`.
+            bias: as in `step`.
+
+        Returns:
+            The logits after it; and what `step` tells.
+        """
+        assert self._words is not None
+        logits, shown = states.new_empty((1, 1, self._words.readout.outputs)), states.new_empty(self._shape)
+        bias = self._whole(bias, states)
+        self._of_language(
+            ctypes.byref(self._stack),
+            ctypes.byref(self._words),
+            ctypes.byref(_past(states)),
+            None if bias is None else bias.data_ptr(),
+            word,
+            place.data_ptr() if place is not None else self._place_of(position),
+            torch.get_num_threads(),
+            shown.data_ptr(),
+            logits.data_ptr(),
+        )
+        return logits, shown
+
+    def _whole(self, bias: Tensor | None, states: Tensor) -> Tensor | None:
+        return None if bias is None else bias.float().expand(1, self._stack.heads, 1, states.shape[4]).contiguous()
+
+    def _place_of(self, position: int) -> int | None:
+        return None if self._places is None else self._places + position * self.dim * ctypes.sizeof(ctypes.c_float)
+
+    def _around(self, words: Words) -> _Words:
+        self._modules.extend(part for part in (words.embedding, words.places) if part is not None)
+        table: Any = words.embedding.weight
+        places: Any = None if words.places is None else words.places.weight
+        self._places: int | None = None if places is None else places.data_ptr()
+        self._rows = (len(table), sys.maxsize if places is None else len(places))
+        return _Words(table.data_ptr(), *table.stride(), words.scale, self._linear(words.readout))
+
+    def _linear(self, module: nn.Module) -> _Linear:
+        assert isinstance(module, nn.Linear)
+        self._modules.append(module)
+        weight = module.weight
+        return _Linear(*_addresses(module), *reversed(weight.shape), not weight.is_contiguous())
+
+    def _norm(self, module: nn.Module) -> _Norm:
+        if isinstance(module, nn.Identity):
+            return _Norm(None, None, 0, 0)
+        self._modules.append(module)
+        epsilon: float = module.eps  # type: ignore[assignment]
+        return _Norm(*_addresses(module), epsilon, isinstance(module, nn.RMSNorm))
+
+
+def _past(states: Tensor) -> _Past:
+    return _Past(states.data_ptr(), *states.stride()[1:4], states.shape[4])
+
+
+def _addresses(module: nn.Module) -> tuple[int | None, ...]:
+    """Of its weight and its bias."""
+    tensors = map(module._parameters.get, ("weight", "bias"))
+    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
+
+
+def _known(module: nn.Module) -> bool:
+    if is_hooked(module):
+        return False
+    kind, weight, bias = type(module), module._parameters.get("weight"), module._parameters.get("bias")
+    if "bias" in vars(module):  # somebody has put something else in its place
+        return False
+    if kind is nn.Identity:
+        return True
+    if weight is None or not all(map(_plain, (weight, bias))) or (bias is not None and not bias.is_contiguous()):
+        return False
+    if kind is nn.Linear:
+        return weight.is_contiguous() or weight.t().is_contiguous()
+    known = kind in (nn.LayerNorm, nn.RMSNorm) and getattr(module, "eps", None) is not None
+    return known and weight.ndim == 1 and weight.is_contiguous()
+
+
+def _known_words(words: Words, dim: int) -> bool:
+    """Whether tables and readout are plain, as wide as the stack, and fit each other."""
+    tables = [part._parameters.get("weight") for part in (words.embedding, words.places) if part is not None]
+    if any(table is None or not _plain(table) or table.ndim != 2 or table.shape[1] != dim for table in tables):
+        return False
+    if words.places is not None and not words.places.weight.is_contiguous():  # type: ignore[operator]
+        return False
+    if not _known(words.readout) or type(words.readout) is not nn.Linear:
+        return False
+    weight, bias = words.readout.weight, words.readout.bias
+    return weight.ndim == 2 and weight.shape[1] == dim and (bias is None or bias.shape == weight.shape[:1])
+
+
+def _plain(weight: Tensor | None) -> bool:
+    """A tensor that is no more than one, float32 on a CPU."""
+    if weight is None:
+        return True
+    return type(weight) in (Tensor, nn.Parameter) and weight.dtype is torch.float32 and weight.device.type == "cpu"
+
+
+def _fit(blocks: list[Parts], norm: nn.Module, sizes: Sizes) -> bool:
+    """Whether the weights have the sizes that the loop takes for granted; some may have been cut."""
+    narrowing: Any = blocks[0].narrowing
+    dim, between = sizes.heads * sizes.width, narrowing.weight.shape[-1]
+    together = (sizes.heads + 2 * sizes.key_heads) * sizes.width
+    doubled = 2 * between if sizes.activation == "swiglu" else between
+    wanted = ((dim,), (together, dim), (dim, dim), (dim,), (doubled, dim), (dim, between))
+    each = [(part, shape) for parts in blocks for part, shape in zip(parts, wanted, strict=True)]
+    for part, shape in (*each, (norm, (dim,))):
+        weight, bias = part._parameters.get("weight"), part._parameters.get("bias")
+        if (weight is not None and weight.shape != shape) or (bias is not None and bias.shape != shape[:1]):
+            return False
+    return True

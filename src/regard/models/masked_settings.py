@@ -1,7 +1,0 @@
-"""The choices that make a masked language model. No torch here."""
-
-from regard.models.transformer_settings import TransformerFields
-
-
-class MaskedModelSettings(TransformerFields):
-    """A Transformer encoder that tells what is hidden from it."""

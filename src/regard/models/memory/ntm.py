@@ -1,0 +1,183 @@
+"""The Neural Turing machine (Graves, Wayne & Danihelka 2014): a controller steers heads over a memory.
+
+    x[t], r[t−1] ── controller ── orders ── heads: score · normalize · refocus ── w[t] ── read r[t], erase, add ── M[t]
+                        └───────────────────────── [h[t]; r[t]] ── linear ── y[t]
+
+A head is one row of the family: the cosine times β, a softmax, three refocusing stages, an expectation. The heads of a
+step look at the memory that the step before has left: it is read first, then written.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.attend import Attended, attend
+from regard.attention.parts.refocus import interpolate, sharpen, shift
+from regard.attention.parts.score import score
+from regard.kernels.autograd.hooked import does_as
+from regard.kernels.memory.turing import Layout, machine
+from regard.layers.controller import Controller, cell_and_orders, in_advance
+from regard.layers.kind import kind_of
+from regard.layers.recurrent import Carried, Weights
+from regard.layers.sequence import Look, Tick
+from regard.models.memory.ntm_settings import NTMSettings
+from regard.models.memory.sequences import by_steps, check_sequences, check_step
+
+
+class Machine(NamedTuple):
+    """The state of the machine between two steps.
+
+    Attributes:
+        controller: of the controller.
+        memory: M, one slot a row.
+        weights: w, where each head was: those that read, then those that write.
+        reads: r, what was read last.
+    """
+
+    controller: Carried
+    memory: Float[Tensor, "batch slots slot_dim"]
+    weights: Float[Tensor, "batch heads slots"]
+    reads: Float[Tensor, "batch reads slot_dim"]
+
+
+class Orders(NamedTuple):
+    """What the controller tells the heads at one step (Graves 2014, sections 3.1 to 3.3).
+
+    Attributes:
+        key: k, in (−1, 1).
+        strength: β ≥ 0.
+        gate: g in (0, 1).
+        shift: s, a distribution over the shifts −reach … reach.
+        exponent: γ ≥ 1.
+        erase: e in (0, 1), of the heads that write.
+        add: a in (−1, 1), likewise.
+    """
+
+    key: Float[Tensor, "batch heads slot_dim"]
+    strength: Float[Tensor, "batch heads"]
+    gate: Float[Tensor, "batch heads"]
+    shift: Float[Tensor, "batch heads shifts"]
+    exponent: Float[Tensor, "batch heads"]
+    erase: Float[Tensor, "batch writes slot_dim"]
+    add: Float[Tensor, "batch writes slot_dim"]
+
+
+def orders(layout: Layout, said: Float[Tensor, "batch orders"]) -> Orders:
+    """The controller's words squashed to what each may be."""
+    heads, writes, dim = layout.heads, layout.writes, layout.slot_dim
+    free, shares, positive, shifts = said.split(layout.widths, dim=-1)
+    vectors = free.tanh().unflatten(-1, (heads + writes, dim))
+    shares, positive = shares.sigmoid(), nn.functional.softplus(positive)
+    return Orders(
+        key=vectors[:, :heads],
+        strength=positive[:, :heads],
+        gate=shares[:, writes * dim :],
+        shift=shifts.unflatten(-1, (heads, -1)).softmax(-1),
+        exponent=1 + positive[:, heads:],
+        erase=shares[:, : writes * dim].unflatten(-1, (writes, dim)),
+        add=vectors[:, heads:],
+    )
+
+
+class NeuralTuringMachine(nn.Module):
+    """See `layers.sequence.SequenceModel`.
+
+    Nothing in it is as long as the memory: the weights of a trained machine work with any number of slots.
+
+    Args:
+        settings: the choices.
+        inputs: width of the inputs.
+        outputs: width of the outputs.
+    """
+
+    def __init__(self, settings: NTMSettings, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.layout = Layout(
+            settings.read_heads, settings.write_heads, settings.slots, settings.slot_dim, settings.reach
+        )
+        self.inputs, self.outputs = inputs, outputs
+        read = settings.read_heads * settings.slot_dim
+        self.controller = Controller(settings.controller, inputs + read, settings.width, settings.layers)
+        self.orders = nn.Linear(settings.width, sum(self.layout.widths))
+        self.readout = nn.Linear(settings.width + read, outputs)
+        self.names = [
+            *(f"read {number}" for number in range(settings.read_heads)),
+            *(f"write {number}" for number in range(settings.write_heads)),
+        ]
+        self.heads = nn.ModuleDict({name: Look() for name in self.names})
+
+    def start(self, batch: int) -> Machine:
+        """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
+        layout, weight = self.layout, kind_of(self)
+        weights = weight.new_zeros(batch, layout.heads, layout.slots)
+        weights[..., 0] = 1
+        return Machine(
+            controller=self.controller.start(batch),
+            memory=weight.new_full((batch, layout.slots, layout.slot_dim), self.settings.memory),
+            weights=weights,
+            reads=weight.new_zeros(batch, layout.reads, layout.slot_dim),
+        )
+
+    def step(self, state: Machine, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+        """One time step: the controller speaks, the heads move, the memory is read, erased, and added to.
+
+        Raises:
+            ShapeError: the inputs have another shape than this machine was made for, or other rows than the state.
+        """
+        check_step(inputs, self.inputs, state.memory.shape[0])
+        hidden, controller = self.controller(torch.cat([inputs, state.reads.flatten(1)], dim=-1), state.controller)
+        told = orders(self.layout, self.orders(hidden))
+        # All heads in one call, (batch, heads, 1 query, …) against one memory.
+        memory = state.memory.unsqueeze(1)
+        attended = attend(
+            told.key.unsqueeze(2),
+            memory,
+            memory,  # (2) r = Σ w(i) M(i)
+            score=score("cosine", strength=told.strength.unsqueeze(2)),  # (5), (6) softmax(β K[k, M(i)])
+            refocus=[
+                interpolate(state.weights.unsqueeze(2), told.gate.unsqueeze(2)),  # (7) g w_c + (1 − g) w[t−1]
+                shift(told.shift.unsqueeze(2)),  # (8) Σ w_g(j) s(i − j)
+                sharpen(told.exponent.unsqueeze(2)),  # (9) w̃(i)^γ / Σ w̃(j)^γ
+            ],
+        )
+        context, weights = attended.context, attended.weights
+        assert context is not None
+        reads = context[:, : self.layout.reads].squeeze(2)
+        writing = weights[:, self.layout.reads :].transpose(-2, -1)  # (batch, writes, slots, 1)
+        kept = (1 - writing * told.erase.unsqueeze(2)).prod(dim=1)  # (3) M[t−1] (1 − w e), of all heads
+        added = (writing * told.add.unsqueeze(2)).sum(dim=1)  # (4) + w a
+        output = self.readout(torch.cat([hidden, reads.flatten(1)], dim=-1))
+        after = Machine(controller, state.memory * kept + added, weights.squeeze(2), reads)
+        looks = {
+            name: look(Attended(context[:, head] if head < self.layout.reads else None, weights=weights[:, head]))
+            for head, (name, look) in enumerate(self.heads.items())
+        }
+        return Tick(output, after, looks)
+
+    def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
+        """Whole sequences, by gradients written out where they serve (`kernels/memory/turing.py`), else step by step.
+
+        Raises:
+            ShapeError: the inputs have another shape than this machine was made for.
+        """
+        check_sequences(inputs, self.inputs)
+        plain = all(inputs.shape[:2]) and does_as(self, NeuralTuringMachine, methods=("start", "step"))
+        weights = cell_and_orders(inputs, self.controller, self.orders, self.readout) if plain else None
+        if weights is None:
+            return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
+        return self._fast(inputs, *weights)
+
+    def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
+        state = self.start(inputs.shape[0])
+        projected, recurrent = in_advance(cell, inputs)
+        weight, bias = told
+        hidden, reads, weights = machine(self.layout, projected, recurrent, weight, bias, state.memory, state.weights)
+        for head, look in enumerate(self.heads.values()):
+            context = None
+            if head < self.layout.reads:
+                context = reads.unflatten(-1, (self.layout.reads, -1))[:, :, head].transpose(0, 1)
+            look(Attended(context, weights=weights[:, :, head].transpose(0, 1)))
+        return self.readout(torch.cat([hidden, reads], dim=-1)).transpose(0, 1)

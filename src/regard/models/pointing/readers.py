@@ -1,0 +1,66 @@
+"""What reads the points of a set: one vector for each of them, and one for the whole set."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.modules.heads import SelfHeads
+from regard.layers.feed_forward import FeedForward
+from regard.layers.recurrent import Recurrence
+from regard.layers.transformer import Block, Stack
+from regard.models.pointing.settings import LSTMReader, TransformerReader
+
+Read = tuple[Float[Tensor, "batch points width"], Float[Tensor, "batch width"]]
+
+
+class InOrder(nn.Module):
+    """An LSTM from the first point to the last; the set's vector is that of its last point.
+
+    Padding lies behind the points, where an LSTM that reads forwards has not been yet.
+    """
+
+    def __init__(self, settings: LSTMReader, width: int) -> None:
+        super().__init__()
+        self.recurrence = Recurrence("lstm", width, width, settings.layers)
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "batch points width"],
+        lengths: Int[Tensor, " batch"],
+        real: Bool[Tensor, "batch points"],
+    ) -> Read:
+        nothing = inputs.new_zeros(len(inputs), self.recurrence.layers, inputs.shape[-1])
+        hidden, _ = self.recurrence(inputs, (nothing, nothing))
+        last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, 1, hidden.shape[-1])
+        return hidden, hidden.gather(1, last).squeeze(1)
+
+
+class AllAtOnce(nn.Module):
+    """Points that look at each other, pre-norm and without positions; the set's vector is the mean of its points'."""
+
+    def __init__(self, settings: TransformerReader, width: int) -> None:
+        super().__init__()
+        norm = partial(nn.LayerNorm, width)
+        blocks = [
+            Block(SelfHeads(width, settings.heads), FeedForward(width, 4 * width, "relu"), norm)
+            for _ in range(settings.layers)
+        ]
+        self.stack = Stack(blocks, causal=False, norm=norm())
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "batch points width"],
+        lengths: Int[Tensor, " batch"],
+        real: Bool[Tensor, "batch points"],
+    ) -> Read:
+        output = self.stack(inputs, keep=None if bool(real.all()) else real).output
+        output = torch.where(real[..., None], output, 0)
+        return output, output.sum(1) / lengths[:, None]
+
+
+def make_reader(settings: LSTMReader | TransformerReader, width: int) -> Any:
+    """The reader that the settings name."""
+    return InOrder(settings, width) if isinstance(settings, LSTMReader) else AllAtOnce(settings, width)

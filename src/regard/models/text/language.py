@@ -1,0 +1,76 @@
+"""A language model: a text is read from left to right, and at each piece the next one is told.
+
+pieces ── embedding ── reader (LSTM, LSTMN, …) ── linear to the embedding's width ── logits
+"""
+
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.kernels.autograd.hooked import does_as
+from regard.layers.decoder import State, Step
+from regard.layers.dropout import Dropout
+from regard.layers.objective import Objective, objective
+from regard.models.text.language_settings import LanguageFields
+from regard.models.text.reader import make_reader
+
+
+class LanguageModel(nn.Module):
+    """See the module. It is a decoder without a source (`layers.decoder`), so that the search of translators writes.
+
+    Args:
+        settings: the choices; their `kind` says what reads the text.
+        vocabulary: how many ids there are.
+    """
+
+    alignment: str | None = None
+
+    def __init__(self, settings: LanguageFields, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.embedding_dim
+        self.embedding = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        self.input_dropout = Dropout(settings.input_dropout)
+        self.output_dropout = Dropout(settings.output_dropout)
+        self.reader = make_reader(settings, width)
+        self.narrow = nn.Linear(self.reader.width, width)
+        self.readout = nn.Linear(width, vocabulary)
+        if settings.tied:
+            self.readout.weight = self.embedding.weight
+
+    def start(self, memory: None, batch: int) -> State:
+        """The state before the first piece; there is no source that it could start from."""
+        return State((), self.reader.start(batch))
+
+    def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
+        """Read n pieces. Of a single one `attended` says what it looked back at; of a prompt nothing is kept.
+
+        Nor is it of what a subclass reads by a `read` of its own.
+        """
+        if inputs.shape[1] != 1 or not does_as(self, LanguageModel, methods=("read",)):
+            logits, moving = self.read(inputs, state.moving)
+            return Step(logits, State(state.fixed, moving), {})
+        tick = self.reader.step(state.moving, self.input_dropout(self.embedding(inputs[:, 0])))
+        return Step(self.logits(tick.output).unsqueeze(1), State(state.fixed, tick.state), tick.attended)
+
+    def read(self, ids: Int[Tensor, "batch time"], state: Any) -> tuple[Float[Tensor, "batch time vocabulary"], Any]:
+        """The logits after each piece, and the reader's state after the last."""
+        hidden, state = self.reader(self.input_dropout(self.embedding(ids)), state)
+        return self.logits(hidden), state
+
+    def logits(self, hidden: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead vocabulary"]:
+        """How likely each piece is to be the next."""
+        logits: Tensor = self.readout(self.narrow(self.output_dropout(hidden)))
+        return logits
+
+    def forward(self, ids: Int[Tensor, "batch positions"], smoothing: float = 0.0) -> Objective:
+        """The loss of each piece of some windows but the first, given those before it in the window.
+
+        Args:
+            ids: as many in each row.
+            smoothing: of the labels.
+        """
+        logits, _ = self.read(ids[:, :-1], self.start(None, len(ids)).moving)
+        return objective(logits.flatten(0, 1), ids[:, 1:].flatten(), smoothing)

@@ -1,0 +1,7 @@
+"""The choices that make a masked language model. No torch here."""
+
+from regard.models.transformer.settings import TransformerFields
+
+
+class MaskedModelSettings(TransformerFields):
+    """A Transformer encoder that tells what is hidden from it."""

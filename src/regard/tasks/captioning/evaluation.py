@@ -1,0 +1,134 @@
+"""How good captions are, and whether the model looked where the named object is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.data.images.captioned import Box, Captioned, Pictures
+from regard.data.images.captions import CaptionBatch, named_words
+from regard.metrics.text import Measured, bleu
+from regard.models.captioning.captioner import PICTURE
+from regard.tasks.captioning.predictor import PictureCaptioner
+
+_TOGETHER = 100
+
+
+@dataclass
+class Looks:
+    """Of the words that name objects: how often the cell of most weight lay where, and what chance would have given.
+
+    Attributes:
+        words: how many there were.
+        looked: the cell overlaps the named object's box.
+        elsewhere: it overlaps that of another object and not the named one's.
+        centre: the cell's centre lies in the named object's box.
+        by_chance: the same three, of a cell drawn at random.
+    """
+
+    words: int = 0
+    looked: float = 0.0
+    elsewhere: float = 0.0
+    centre: float = 0.0
+    by_chance: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def add(self, weights: np.ndarray, boxes: Sequence[Box], named: int, size: int) -> None:
+        """Count one look `(rows, columns)` at a picture of so many pixels a side."""
+        overlaps = [overlapped(weights.shape, box, size) for box in boxes]
+        others = np.logical_or.reduce([np.zeros(weights.shape, bool), *overlaps[:named], *overlaps[named + 1 :]])
+        places = (overlaps[named], others & ~overlaps[named], centred(weights.shape, boxes[named], size))
+        at = np.unravel_index(weights.argmax(), weights.shape)
+        self.words += 1
+        self.looked += bool(places[0][at])
+        self.elsewhere += bool(places[1][at])
+        self.centre += bool(places[2][at])
+        first, second, third = (
+            before + float(place.mean()) for before, place in zip(self.by_chance, places, strict=True)
+        )
+        self.by_chance = (first, second, third)
+
+    def measures(self) -> dict[str, float]:
+        """The three shares."""
+        return {
+            "looked": self.looked / self.words,
+            "looked_elsewhere": self.elsewhere / self.words,
+            "centre": self.centre / self.words,
+        }
+
+    def chances(self) -> dict[str, float]:
+        """The same of cells drawn at random."""
+        names = ("looked", "looked_elsewhere", "centre")
+        return {name: value / self.words for name, value in zip(names, self.by_chance, strict=True)}
+
+
+def overlapped(shape: tuple[int, ...], box: Box, size: int) -> np.ndarray:
+    """Which cells of a grid over a picture of `size` pixels a side share an area with a box."""
+    left, top, right, bottom = box
+    rows, columns = (np.arange(count + 1) * size / count for count in shape)
+    down = (rows[:-1] < bottom) & (rows[1:] > top)
+    across = (columns[:-1] < right) & (columns[1:] > left)
+    return down[:, None] & across[None, :]
+
+
+def centred(shape: tuple[int, ...], box: Box, size: int) -> np.ndarray:
+    """Which cells have their centre in a box."""
+    left, top, right, bottom = box
+    rows, columns = ((np.arange(count) + 0.5) * size / count for count in shape)
+    return ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))[None, :]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Captions of a model beside the right ones.
+
+    Attributes:
+        said: by the model.
+        right: of each picture, one or more.
+        looks: of the words that name objects, while it reads the first right caption; None where no boxes are known.
+    """
+
+    said: list[str]
+    right: list[tuple[str, ...]]
+    looks: Looks | None
+
+    @property
+    def exact(self) -> float:
+        """Share of the captions that are one of the right ones, character for character."""
+        return sum(said in right for said, right in zip(self.said, self.right, strict=True)) / len(self.said)
+
+    def bleu(self) -> Measured:
+        """Corpus BLEU against all right captions of each picture; one that is named twice counts as once."""
+        most = max(len(right) for right in self.right)
+        sets = [[right[number % len(right)] for right in self.right] for number in range(most)]
+        return bleu(self.said, sets)
+
+
+def judge(captioner: PictureCaptioner, pictures: Pictures, beam: int = 1) -> Judged:
+    """Caption all pictures of a source and see where the model looks for the words that name objects."""
+    said: list[str] = []
+    right: list[tuple[str, ...]] = []
+    looks = Looks()
+    for start in range(0, len(pictures), _TOGETHER):
+        chunk = [pictures[number] for number in range(start, min(start + _TOGETHER, len(pictures)))]
+        said += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
+        right += [one.captions for one in chunk]
+        _look(captioner, [one for one in chunk if one.named], looks)
+    return Judged(said, right, looks if looks.words else None)
+
+
+@torch.no_grad()
+def _look(captioner: PictureCaptioner, pictures: list[Captioned], looks: Looks) -> None:
+    if not pictures:
+        return
+    model, longest = captioner.model.eval(), captioner.settings.captions.longest
+    ids = [captioner.tokenizer.encode(one.captions[0]).ids[:longest] for one in pictures]
+    batch = CaptionBatch.of([one.pixels for one in pictures], ids).to(next(model.parameters()).device)
+    memory = model.encode(batch.pictures)
+    step = model.decoder.step(model.decoder.start(memory, len(batch)), batch.words_in)
+    weights = step.attended[PICTURE].weights.unflatten(-1, memory.shape).float().cpu().numpy()
+    for one, rows in zip(pictures, weights, strict=True):
+        for word in named_words(one):
+            if word.step < longest:
+                boxes = [named.box for named in one.named]
+                looks.add(rows[word.step], boxes, word.object, captioner.settings.data.size)

@@ -1,0 +1,94 @@
+"""The settings of a run that captions pictures, and of its tests."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.data.images.settings import MadeScenes, PictureSettings
+from regard.models.captioning.settings import CaptionerSettings
+from regard.tasks.core.settings import Better, RunSettings
+
+
+class CaptionSettings(BaseModel):
+    """How captions are cut and batched."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vocabulary_size: int = Field(
+        default=10_000, ge=5, description="Words at most, with the four special ones; the most frequent are kept."
+    )
+    lower: bool = Field(default=False, description="Fold upper case to lower case.")
+    longest: int = Field(default=30, ge=1, description="Words of a caption at most, in training and in use.")
+    features: Path | None = Field(
+        default=None,
+        description="Folder of features made before, a .npy or .safetensors file a picture, named as the picture is; "
+        "with model.encoder.kind=features.",
+    )
+    batch: int = Field(default=64, ge=1, description="Pictures of a batch.")
+
+
+class LearningSettings(BaseModel):
+    """What is added to −log p of the words (Xu et al. 2015, eq. 14 and §4.1)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    words: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of a term by which single cells learn to detect the caption's words. It takes the place of "
+        "an encoder that was trained before.",
+    )
+    grey: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of the pictures that the detectors of words see again without colours, so that things are "
+        "known by their shapes.",
+    )
+    evenly: float = Field(
+        default=0.0,
+        ge=0,
+        description="λ of the doubly stochastic term: every cell should be looked at once in all, Σ_t α_ti = 1.",
+    )
+    reward: float = Field(default=1.0, ge=0, description="λ_r of REINFORCE, for model.look=sample.")
+    entropy: float = Field(default=0.0, ge=0, description="λ_e: how much spread-out looks are worth (hard attention).")
+    expected: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of the pictures whose looks are means all the same (hard attention).",
+    )
+
+
+class TestedCaptions(BaseModel):
+    """Which pictures a run is tested on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    part: Literal["validation", "test"] = Field(default="test", description="Which part of the run's own source.")
+    beam: int = Field(default=1, ge=1, description="Hypotheses kept; 1 is greedy.")
+    seed: int = Field(default=0, ge=0, description="Draws made scenes, which no training has seen by number.")
+
+
+class CaptioningSettings(RunSettings):
+    """From a picture to a caption."""
+
+    tests: ClassVar[type[BaseModel]] = TestedCaptions
+    measures: ClassVar[dict[str, Better]] = {
+        "exact": "max",
+        "exact_unseen": "max",
+        "bleu": "max",
+        "looked": "max",
+        "looked_elsewhere": "min",
+        "centre": "max",
+    }
+
+    task: Literal["captioning"] = Field("captioning", description="What the model is for.")
+    data: PictureSettings = Field(default=MadeScenes(), description="The pictures.")
+    captions: CaptionSettings = Field(default=CaptionSettings(), description="Their captions.")
+    model: CaptionerSettings = Field(default=CaptionerSettings(), description="What learns to write them.")
+    learning: LearningSettings = Field(default=LearningSettings(), description="What it learns from besides words.")
+    start_from: Path | None = Field(
+        default=None, description="Begin with the weights of this run of the same pictures, such as a soft one."
+    )

@@ -1,0 +1,124 @@
+"""Labelled sentences as a run needs them: split, cut into pieces, batched; and what the run keeps of them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data.labelled.labelled import Labelled, labels_of, none_for, part_of, read_labelled, without_a_sentence
+from regard.data.labelled.labelled_settings import ClassificationData
+from regard.data.labelled.sentences import SentenceBatches
+from regard.data.news import News
+from regard.data.pairs.settings import Part
+from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.errors import DataError, nearest, quoted
+from regard.files import read_json, write_json
+from regard.tasks.classification.settings import ClassificationSettings
+
+_LABELS = "labels.json"
+_WIDE = 8
+"""Validation needs no gradients, so that as much more fits into a batch."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A run's sentences, ready to train on.
+
+    Attributes:
+        tokenizer: of the text.
+        labels: by number.
+        batches: of the training sentences.
+        held_out: of those that choose a checkpoint.
+    """
+
+    tokenizer: Tokenizer
+    labels: list[str]
+    batches: SentenceBatches
+    held_out: SentenceBatches
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary and the labels."""
+        self.tokenizer.save(folder)
+        write_json(folder / _LABELS, self.labels)
+
+
+def load_labels(folder: Path) -> list[str]:
+    """The labels that `Sentences.save` wrote.
+
+    Raises:
+        RunError: there are none, or they are damaged.
+    """
+    return read_json(folder / _LABELS, _labels, "which labels it tells apart")
+
+
+def _labels(kept: Any) -> list[str]:
+    if not isinstance(kept, list) or not all(isinstance(one, str) for one in kept):
+        raise ValueError("a list of labels is expected")
+    return kept
+
+
+def split(sentences: list[Labelled], data: ClassificationData) -> dict[Part, list[Labelled]]:
+    """The sentences by part; copies of a text are all in one.
+
+    Raises:
+        DataError: a part has none.
+    """
+    parts: dict[Part, list[Labelled]] = {"training": [], "validation": [], "test": []}
+    for one in sentences:
+        parts[part_of(one.text, data.validation_share, data.test_share)].append(one)
+    for name, held in parts.items():
+        if not held:
+            raise DataError(none_for(name, [one.text for one in sentences]))
+    return parts
+
+
+def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say: Callable[[str], None]) -> Sentences:
+    """Read the sentences, learn or load the vocabulary, and make batches.
+
+    Args:
+        settings: the run's.
+        saved: where the run keeps its vocabulary and labels, if it has them already.
+        say: told how many there are and what was cut.
+    """
+    data = settings.data
+    sentences = read_labelled(data)
+    for file in without_a_sentence(data, sentences):
+        say(f"{file}; that label is not learned")
+    parts = split(sentences, data)
+    training = parts["training"]
+    if saved is None:
+        tokenizer = train_tokenizer(
+            data.tokenizer, [one.text for one in training], data.vocabulary_size, lower=data.lower
+        )
+        labels = labels_of(training)
+    else:
+        tokenizer, labels = load_tokenizer(saved), load_labels(saved)
+    counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
+    of_each = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
+    say(News(f"{counts} sentences; in training: {of_each}"))
+
+    def batches(held: list[Labelled], tokens: int) -> SentenceBatches:
+        ids = [tokenizer.encode(one.text).ids for one in held]
+        if cut := sum(len(one) > data.max_length for one in ids):
+            say(f"{cut} sentences have more than {data.max_length} pieces (data.max_length) and are cut")
+        return SentenceBatches([one[: data.max_length] for one in ids], numbered(held, labels), tokens, settings.seed)
+
+    return Sentences(
+        tokenizer, labels, batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)
+    )
+
+
+def numbered(sentences: list[Labelled], labels: list[str]) -> list[int]:
+    """The number of each sentence's label.
+
+    Raises:
+        DataError: a label is not among them.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    for one in sentences:
+        if one.label not in numbers:
+            raise DataError(
+                f"{one.place}: the label {quoted(one.label)} does not occur in training.{nearest(one.label, numbers)}"
+            )
+    return [numbers[one.label] for one in sentences]

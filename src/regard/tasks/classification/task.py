@@ -1,0 +1,122 @@
+"""The task of classification: a sentence in, its label out, with what each word looked back at."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.data.labelled.labelled import Labelled, part_of, read_labelled
+from regard.data.labelled.labelled_settings import NAMED, ORIGINS, TestedSentences
+from regard.errors import ConfigError, DataError
+from regard.metrics.buckets import by_length
+from regard.models.text.classifier import Classifier
+from regard.models.text.two_sided import TwoSidedReader
+from regard.tasks.classification.data import Sentences, numbered, prepare_sentences, split
+from regard.tasks.classification.predictor import SentenceClassifier, load_classifier
+from regard.tasks.classification.settings import ClassificationSettings
+from regard.tasks.core.config import check
+from regard.tasks.core.evaluation import Evaluation
+from regard.tasks.core.labelling import loss_of, metrics_of
+from regard.tasks.core.task import Task
+from regard.tasks.views.heads import heads_view
+from regard.views.view import View
+from regard.vocabulary import UNKNOWN
+
+EDGES = (10, 20, 30)
+"""Lengths in words at which the next row of the table begins."""
+
+
+def _model(settings: ClassificationSettings, data: Sentences) -> Classifier:
+    return Classifier(settings.model, len(data.tokenizer), len(data.labels), UNKNOWN)
+
+
+def _problems(tree: dict[str, Any]) -> list[str]:
+    data = tree.get("data")
+    if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in ORIGINS):
+        return [f"data: no sentences to train on. Give {NAMED}"]
+    return []
+
+
+def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "en", heads: bool = False) -> View:
+    if text is None:
+        raise ConfigError("say what to read: regard show RUN TEXT")
+    if heads and not isinstance(classifier.model.reader, TwoSidedReader):
+        return heads_view([])  # which says that there are none
+    return classifier.view(text, language)
+
+
+def _evaluate(classifier: SentenceClassifier, run: Path, test: dict[str, Any]) -> Evaluation:
+    tested, own = check(TestedSentences, test), classifier.settings.data
+    if not tested.given:
+        if tested.part not in ("all", "test"):
+            raise ConfigError(f"part={tested.part} says which of the sentences of named files are tested; name some")
+        return evaluate(classifier, split(read_labelled(own), own)["test"])
+    sentences = read_labelled(tested)
+    if tested.part != "all":
+        shares = own.validation_share, own.test_share
+        sentences = [one for one in sentences if part_of(one.text, *shares) == tested.part]
+    return evaluate(classifier, sentences)
+
+
+def evaluate(classifier: SentenceClassifier, sentences: list[Labelled]) -> Evaluation:
+    """Judge sentences and compare with their labels.
+
+    Accuracy is the share of right labels; loss −log of the right label's probability, in nats a sentence. The baseline
+    always says the label that is most frequent among the sentences.
+
+    Raises:
+        DataError: there are none, or a label is not one of the model's.
+    """
+    if not sentences:
+        raise DataError("there are no sentences to evaluate on")
+    numbers = numbered(sentences, classifier.labels)
+    verdicts = classifier.classify([one.text for one in sentences])
+    right = [verdict.label == one.label for verdict, one in zip(verdicts, sentences, strict=True)]
+    chances = [
+        # A line without words says nothing.
+        verdict.probabilities[one.label] if verdict.label else 1 / len(classifier.labels)
+        for verdict, one in zip(verdicts, sentences, strict=True)
+    ]
+    nats = (-torch.tensor(chances, dtype=torch.float64).log()).tolist()
+
+    def measure(places: list[int]) -> dict[str, float]:
+        return {
+            "accuracy": sum(right[at] for at in places) / len(places),
+            "loss": sum(nats[at] for at in places) / len(places),
+        }
+
+    lengths = [len(classifier.tokenizer.words(one.text)) for one in sentences]
+    rows = [
+        {
+            "words": str(bucket),
+            "sentences": bucket.count,
+            **(bucket.value or dict.fromkeys(("accuracy", "loss"))),
+        }
+        for bucket in by_length(lengths, EDGES, measure)
+    ]
+    return Evaluation(
+        items=len(sentences),
+        unit="sentences",
+        measures=measure(list(range(len(sentences)))),
+        baselines={"the most frequent label": max(Counter(numbers).values()) / len(numbers)},
+        baselined="accuracy",
+        by="words",
+        lengths=rows,
+        notes=[f"sentence {one.line}: {one.note}" for one in verdicts if one.note],
+    )
+
+
+TASK = Task(
+    name="classification",
+    verb="classify",
+    data=prepare_sentences,
+    model=_model,
+    loss=loss_of,
+    metrics=lambda settings, data: metrics_of(data.held_out),
+    predict=load_classifier,
+    view=_view,
+    problems=_problems,
+    evaluate=_evaluate,
+    measures=ClassificationSettings.measures,
+)

@@ -1,0 +1,49 @@
+"""What tasks share whose model gives labels: the loss of training, and what a validation tells."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import nn
+
+from regard.errors import DataError
+from regard.layers.objective import Objective
+from regard.tasks.core.settings import RunSettings
+from regard.training.place import Batches
+
+
+def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:
+    """What training makes small: the model's own `loss(batch, smoothing)`."""
+    smoothing = settings.training.smoothing
+
+    def loss(model: Any, batch: Any) -> Objective:
+        told: Objective = model.loss(batch, smoothing)
+        return told
+
+    return loss
+
+
+def metrics_of(held_out: Batches) -> Callable[[Any], dict[str, float]]:
+    """Accuracy and loss a label (nats) over what is held out for validation."""
+    plan = held_out.plan(0)
+
+    def metrics(model: Any) -> dict[str, float]:
+        device = next(model.parameters()).device
+        return per_label(model.loss(held_out.load(indices).to(device)) for indices in plan)
+
+    return metrics
+
+
+def per_label(told: Iterable[Objective]) -> dict[str, float]:
+    """Accuracy and loss a label.
+
+    Raises:
+        DataError: nothing is held out: a loss of 0 would make whatever weights the best.
+    """
+    each = list(told)
+    count = sum(int(one.count) for one in each)
+    if not count:
+        raise DataError("nothing that has an answer is held out to validate on; hold out more, or give more data")
+    return {
+        "accuracy": sum(int(one.correct) for one in each) / count,
+        "loss": sum(float(one.total) for one in each) / count,
+    }

@@ -1,0 +1,104 @@
+"""How well a language model tells a whole text, each piece from all those before it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.text.stream import Stream, stretches
+from regard.data.text.stream_settings import DEFAULT_STRETCH
+from regard.errors import TooLong
+from regard.layers.objective import IGNORED
+from regard.models.text.language_models import Model
+from regard.tasks.language.settings import LanguageSettings
+
+
+@dataclass
+class Told:
+    """Sums over pieces.
+
+    Attributes:
+        nats: −log p of each, summed.
+        correct: for how many of them the likeliest piece was the right one.
+        pieces: how many.
+        each: the three by the place of a piece in its stretch, from 0.
+        stopped: why stretches could not be read to their end, if they could not.
+    """
+
+    nats: float = 0.0
+    correct: int = 0
+    pieces: int = 0
+    each: list[tuple[float, int, int]] = field(default_factory=list)
+    stopped: str = ""
+
+    def of(self, first: int, last: int | None) -> "Told":
+        """The sums over some places of the stretches."""
+        some = self.each[first:last]
+        nats, correct, pieces = (sum(column) for column in zip(*some, strict=True)) if some else (0.0, 0, 0)
+        return Told(nats, int(correct), int(pieces), some)
+
+
+def stretch_of(settings: LanguageSettings, chosen: int | None = None) -> int:
+    """Pieces that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
+
+    It has seen no place beyond its window; a recurrent model carries its state as far as one likes.
+    """
+    trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_STRETCH
+    return trained if chosen is None else chosen
+
+
+def told_by(model: Model, stream: Stream, settings: LanguageSettings, stretch: int | None = None) -> Told:
+    """How well a model in eval mode tells a text, read as the settings of its run say; see `read_through`."""
+    return read_through(
+        model,
+        stream,
+        stretch=stretch_of(settings) if stretch is None else stretch,
+        window=settings.data.window,
+        apart=settings.data.documents == "apart",
+    )
+
+
+@torch.no_grad()
+def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apart: bool = False) -> Told:
+    """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
+
+    The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
+    that knows so many positions and no more is read up to the last window that they hold; `stopped` says so, and the
+    sums lack the rest.
+
+    Args:
+        model: in eval mode.
+        stream: the text.
+        stretch: pieces that are read from one fresh state.
+        window: pieces of each stretch that are computed together.
+        apart: begin a stretch with each document.
+    """
+    device = next(model.parameters()).device
+    sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
+    state: Any = None
+    stopped, over = "", False
+    for part in stretches(stream, stretch, window, IGNORED, apart):
+        wanted = part.told.to(device)
+        if part.first == 0:
+            state, over = model.start(None, len(wanted)), False
+        if over:  # a last, shorter part would fit again, at places that are not its own
+            continue
+        try:
+            logits, state, _ = model.step(state, part.read.to(device))
+        except TooLong as error:
+            stopped, over = str(error), True
+            continue
+        sums[:, part.first : part.first + wanted.shape[1]] += _sums(logits, wanted).cpu()
+    each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
+    whole = Told(each=each).of(0, None)
+    return Told(whole.nats, whole.correct, whole.pieces, each, stopped)
+
+
+def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
+    """For each place −log p, right ones and pieces, summed over the stretches: `(3, places)`."""
+    kept = wanted != IGNORED
+    target = torch.where(kept, wanted, 0)
+    nats = -logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1).double()
+    correct = (logits.argmax(-1) == wanted) & kept
+    return torch.stack([torch.where(kept, nats, 0.0).sum(0), correct.sum(0).double(), kept.sum(0).double()])

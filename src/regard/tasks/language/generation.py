@@ -1,0 +1,99 @@
+"""Texts that grow: piece by piece, and past what a model sees at once."""
+
+from collections.abc import Sequence
+
+import torch
+
+from regard.decoding.search import search
+from regard.decoding.settings import SearchSettings
+from regard.decoding.speculation import speculate
+from regard.errors import ConfigError
+from regard.models.text.language_models import Model
+from regard.vocabulary import PADDING
+
+_ROUND = 1 << 32
+"""Added to a text's number for each time that it is read anew, so that its draws go on and do not repeat."""
+
+
+def go_on(
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    *,
+    end: int | None,
+    settings: SearchSettings,
+    forbidden: Sequence[int],
+    reach: int | None,
+    padded: bool,
+    ahead: int = 0,
+) -> list[list[int]]:
+    """What follows each text, at most `settings.max_length` pieces of it, without the end mark.
+
+    A model that sees `reach` pieces reads the last half of them anew where a text grows past it. Each text is cut by
+    its own length, so that none depends on the others.
+
+    Args:
+        model: in eval mode.
+        texts: ids, one or more of each.
+        end: the id that ends a text; None: only the length does.
+        settings: of the search; `max_length` and the draws.
+        forbidden: ids that are never written.
+        reach: pieces that the model may read from one fresh state; None: any number.
+        padded: whether the model leaves padding out of account; then texts of all lengths are read together, with
+            padding on their left. Otherwise those of one length are.
+        ahead: ids guessed before the model is asked (`decoding.speculation`), each text by itself; 0: none.
+    """
+    length = settings.max_length
+    if length is None:
+        raise ConfigError("nothing says how much to write: give max_length")
+    if ahead and (settings.sample or settings.beam > 1):
+        raise ConfigError("guesses are checked against the likeliest piece: ahead= goes with neither draws nor a beam")
+    written: list[list[int]] = [[] for _ in texts]
+    over = [length == 0] * len(texts)
+    rounds = 0
+    while not all(over):
+        seen = {at: _seen([*texts[at], *written[at]], reach) for at in range(len(texts)) if not over[at]}
+        for some in [[at] for at in seen] if ahead else _together(seen, padded):
+            limits = [length - len(written[at]) for at in some]
+            if reach is not None:
+                limits = [min(limit, reach - len(seen[at]) + 1) for at, limit in zip(some, limits, strict=True)]
+            longest = max(len(seen[at]) for at in some)
+            begin = torch.tensor([[PADDING] * (longest - len(seen[at])) + seen[at] for at in some])
+            if ahead:
+                [at], [limit] = some, limits
+                more, finished = speculate(
+                    model, None, begin=begin, end=end, length=limit, ahead=ahead, forbidden=forbidden
+                )
+                written[at] += more
+                over[at] = finished or len(written[at]) >= length
+                continue
+            found = search(
+                model,
+                None,
+                len(some),
+                begin=begin,
+                end=end,
+                settings=settings,
+                limits=limits,
+                indices=[at + rounds * _ROUND for at in some],
+                forbidden=forbidden,
+            )
+            for at, hypotheses in zip(some, found, strict=True):
+                written[at] += hypotheses[0].ids
+                over[at] = hypotheses[0].finished or len(written[at]) >= length
+        rounds += 1
+    return written
+
+
+def _seen(ids: list[int], reach: int | None) -> list[int]:
+    """The end of a text that the model reads: all of it, or so much that as much again has room."""
+    return ids if reach is None or len(ids) <= reach else ids[-max(1, reach // 2) :]
+
+
+def _together(seen: dict[int, list[int]], padded: bool) -> list[list[int]]:
+    """Which texts are read together."""
+    if padded:
+        return [list(seen)]
+    groups: dict[int, list[int]] = {}
+    for at, ids in seen.items():
+        groups.setdefault(len(ids), []).append(at)
+    return list(groups.values())

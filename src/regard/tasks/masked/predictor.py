@@ -1,0 +1,203 @@
+"""A trained masked language model: texts with gaps in, the same with what is likeliest in them out, in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.data.pairs.batching import pad
+from regard.data.text.lines import several
+from regard.data.text.units import normalize
+from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.decoding.batches import in_order
+from regard.errors import DataError
+from regard.models.text.masked import MaskedLanguageModel
+from regard.tasks.core.config import check
+from regard.tasks.core.notes import unknown_words
+from regard.tasks.core.runs import open_run
+from regard.tasks.masked.settings import MaskedSettings
+from regard.tasks.views.heads import heads_of, heads_view
+from regard.training.run.checkpoint import load_weights
+from regard.views.view import View
+from regard.vocabulary import END, SPECIALS, UNKNOWN
+
+MASK = "[MASK]"
+"""How a gap is written in a text."""
+
+_NEWLINE = "↵"
+
+
+class Gapped(NamedTuple):
+    """One line as the model reads it.
+
+    Attributes:
+        line: its number, from 1.
+        text: as it was given.
+        ids, pieces: a line end, the line, a line end; with the model's id for the gaps.
+        gaps: where they are.
+        note: why it is not filled, or None.
+    """
+
+    line: int
+    text: str
+    ids: list[int]
+    pieces: list[str]
+    gaps: list[int]
+    note: str | None
+
+
+class Filled(NamedTuple):
+    """What the model says of one line.
+
+    Attributes:
+        line: its number, from 1.
+        text: as it was given.
+        filled: the text with its gaps filled; as it was given, where it has none or could not be read.
+        gaps: of each gap the likeliest pieces, with their probabilities, the likeliest first.
+        note: why nothing was filled, or None.
+    """
+
+    line: int
+    text: str
+    filled: str
+    gaps: list[dict[str, float]]
+    note: str | None
+
+
+class Filler:
+    """A masked language model with its vocabulary.
+
+    Args:
+        model: in eval mode from here on.
+        tokenizer: its vocabulary.
+        settings: those of its run.
+    """
+
+    def __init__(self, model: MaskedLanguageModel, tokenizer: Tokenizer, settings: MaskedSettings) -> None:
+        model.eval()
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+
+    def fill(self, texts: Sequence[str], *, top: int = 5, batch: int = 64) -> list[Filled]:
+        """Each text with its gaps filled, in order; see `stream`."""
+        return list(self.stream(several(texts), top=top, batch=batch))
+
+    def stream(
+        self, lines: Iterable[str], *, top: int = 5, batch: int = 64, chunk: int | None = None
+    ) -> Iterator[Filled]:
+        """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
+
+        Each gap is filled with its likeliest piece, from the rest of the line alone: the other gaps are hidden from it.
+
+        Args:
+            lines: texts without line breaks, with `[MASK]` for a gap.
+            top: pieces to name for each gap.
+            batch: lines computed together; changes a probability by no more than float32 rounds.
+            chunk: lines read before the first answer comes, 16 batches by default.
+
+        Raises:
+            DataError: a text is not valid Unicode.
+        """
+        read = (self.read(text, line) for line, text in enumerate(lines, start=1))
+        yield from in_order(
+            read,
+            lambda one: 0 if one.note or not one.gaps else len(one.ids),
+            batch,
+            lambda some: self._told(some, top),
+            empty=lambda one: Filled(one.line, one.text, one.text, [], one.note),
+            chunk=chunk,
+        )
+
+    def read(self, text: str, line: int = 1) -> Gapped:
+        """A line in pieces, as a line of its own."""
+        normal = normalize(text)
+        # A character that the text has nowhere else, for private use: a word of its own in every tokenizer.
+        hole = next(chr(code) for code in count(0xE000) if chr(code) not in normal)
+        encoded = self.tokenizer.encode(normal.replace(MASK, hole))
+        ids, pieces = [END], [_NEWLINE]
+        for one, piece in _pairs(encoded.ids, encoded.pieces):
+            hidden = hole in piece
+            if hidden and self.tokenizer.kind == "bpe" and pieces[-1] == " ":
+                # A piece has the space before it in it, and so has what is hidden.
+                ids.pop()
+                pieces.pop()
+            ids.append(self.model.mask if hidden else one)
+            pieces.append(MASK if hidden else piece)
+        ids.append(END)
+        pieces.append(_NEWLINE)
+        most, note = self.settings.data.window, None
+        if len(ids) > most:
+            note = f"{len(ids)} pieces, line ends among them, are more than the model's {most}; it is left as it is"
+        gaps = [at for at, one in enumerate(ids) if one == self.model.mask]
+        return Gapped(line, text, ids, pieces, gaps, note)
+
+    @torch.no_grad()
+    def view(self, text: str, language: str = "en") -> View:
+        """Where each layer and head looked from each piece; the notes say what fills the gaps.
+
+        Raises:
+            DataError: the text is empty, or longer than the model's limit.
+        """
+        line = self.read(text)
+        if len(line.ids) == 2 or line.note:
+            raise DataError(line.note or "the text is empty: there is nothing to look at")
+        attended = self.model.encoder.read(torch.tensor([line.ids], device=self._device)).attended
+        notes = []
+        if line.gaps:
+            [filled] = self._told([line], 3)
+            notes = [
+                f"{MASK} {number}: " + ", ".join(f"{piece} {chance:.3f}" for piece, chance in gap.items())
+                for number, gap in enumerate(filled.gaps, start=1)
+            ]
+        unknown = [piece for one, piece in _pairs(line.ids, line.pieces) if one == UNKNOWN]
+        return heads_view(heads_of(attended, line.pieces), notes + unknown_words(unknown, language), language)
+
+    @torch.no_grad()
+    def _told(self, lines: list[Gapped], top: int) -> list[Filled]:
+        self.model.eval()
+        ids = pad([one.ids for one in lines])[0].to(self._device)
+        logits = self.model.told(ids, ids == self.model.mask).double()
+        logits[:, : len(SPECIALS)] = -torch.inf  # nothing, an unknown word or a line's end fills no gap in a line
+        best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(SPECIALS)))
+        chances, found = iter(best.values.tolist()), iter(best.indices.tolist())
+        filled = []
+        for one in lines:
+            gaps = [_named(self.tokenizer, next(found), next(chances)) for _ in one.gaps]
+            parts = one.text.split(MASK)
+            pieces = [next(iter(gap)) for gap in gaps]
+            whole = "".join(part + piece for part, piece in zip(parts, [*pieces, ""], strict=True))
+            filled.append(Filled(one.line, one.text, whole, gaps, None))
+        return filled
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def _pairs(ids: list[int], pieces: list[str]) -> Iterable[Any]:
+    return zip(ids, pieces, strict=True)
+
+
+def _named(tokenizer: Tokenizer, ids: list[int], chances: list[float]) -> dict[str, float]:
+    """Pieces as they are spelt; two that differ in the space before them alone are one, with the chances of both."""
+    named: dict[str, float] = {}
+    for one, chance in zip(ids, chances, strict=True):
+        piece = tokenizer.piece(one).strip() or tokenizer.piece(one)
+        named[piece] = named.get(piece, 0.0) + chance
+    return dict(sorted(named.items(), key=lambda item: -item[1]))
+
+
+def load_filler(folder: str | Path) -> Filler:
+    """The masked language model of a run folder, with its best weights.
+
+    Raises:
+        RunError: there is no run, or no weights yet, or they are damaged.
+        ConfigError: the run's settings cannot be used.
+    """
+    run = open_run(folder)
+    settings = check(MaskedSettings, run.read_config())
+    tokenizer = load_tokenizer(run.tokenizers)
+    model = MaskedLanguageModel(settings.model, len(tokenizer))
+    load_weights(model, run.weights)
+    return Filler(model, tokenizer, settings)

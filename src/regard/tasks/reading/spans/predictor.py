@@ -1,0 +1,200 @@
+"""A trained reader that points: questions about texts in, the words of the text that answer them out."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from regard.attention.record import record
+from regard.data.reading.question_batches import Encoder, QuestionBatch, read_length, together
+from regard.data.reading.questions import Question, Span, words_in
+from regard.errors import a_few
+from regard.models.reading.span_reader import NOTHING, SpanReader, point
+from regard.tasks.core.config import check
+from regard.tasks.core.runs import open_run
+from regard.tasks.reading.settings import ReadingSettings
+from regard.tasks.reading.spans.data import Known
+from regard.training.run.checkpoint import load_weights
+from regard.vocabulary import UNKNOWN
+
+MOST_SHOWN = 3_000
+"""Words of a text whose weights are kept."""
+
+
+class Found(NamedTuple):
+    """What the model found for one question.
+
+    Attributes:
+        question: the question.
+        words: first and last word of the answer, from 0; None if the text does not answer.
+        span: the answer's characters: the first, and the one after the last; None likewise.
+        text: the answer as it stands in the text; "" if it does not answer.
+        probability: of that span.
+        nothing: the probability that the text does not answer; None if the model cannot say so.
+        weights: how much the pointer to the answer's first word looked at each word.
+        notes: what a reader should know.
+    """
+
+    question: Question
+    words: Span | None
+    span: Span | None
+    text: str
+    probability: float
+    nothing: float | None
+    weights: np.ndarray
+    notes: list[str]
+
+    def sums(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of words, summed by sentence."""
+        starts = np.array([word.start for word in words_in(self.question.text)])
+        return np.array([weights[(starts >= start) & (starts < end)].sum() for start, end in self.question.sentences])
+
+    def around(self, reach: int = 40) -> tuple[str, str]:
+        """The characters before and after the answer, so many at most, each in one line; … where there are more."""
+        start, end = self.span or (0, 0)
+        text, first, last = self.question.text, max(0, start - reach), end + reach
+        before, after = (re.sub(r"\s", " ", one) for one in (text[first:start], text[end:last]))
+        return ("…" if first else "") + before, after + ("…" if last < len(text) else "")
+
+    @property
+    def most_read(self) -> int | None:
+        """The sentence that the pointer looked at most; None if it looked at none."""
+        each = self.sums(self.weights)
+        return int(each.argmax()) if each.any() else None
+
+
+class Looked(NamedTuple):
+    """Where a model looked while it read one text.
+
+    Attributes:
+        found: the answer.
+        asked: for each word of the text, how much it looked at each word of the question; of the last round.
+        back: likewise at each word of the text, the mean of the heads.
+        ends: how much the pointer to the last word looked at each word, after the chosen first one.
+    """
+
+    found: Found
+    asked: np.ndarray
+    back: np.ndarray
+    ends: np.ndarray
+
+
+class SpanAnswerer:
+    """A reader with what it knows of words.
+
+    Args:
+        model: in eval mode from here on.
+        known: its words, and whether nothing may be the answer.
+        settings: those of its run.
+    """
+
+    def __init__(self, model: SpanReader, known: Known, settings: ReadingSettings) -> None:
+        model.eval()
+        self.model, self.known, self.settings = model, known, settings
+        self.encode = Encoder(known.features, model.settings.longest)
+
+    def answer(self, questions: Sequence[Question]) -> list[Found]:
+        """Answer some questions, in order; how many are read together changes no answer.
+
+        Raises:
+            DataError: a text is too long to be read.
+        """
+        found: dict[int, Found] = {}
+        # What is too long fails before anything is computed.
+        for some in together([read_length(one) for one in questions]):
+            found.update(zip(some, self._together([questions[at] for at in some]), strict=True))
+        return [found[at] for at in range(len(questions))]
+
+    @torch.no_grad()
+    def look(self, question: Question) -> Looked:
+        """Answer one question, and tell where the model looked for it."""
+        read_length(question, MOST_SHOWN)
+        with record(self.model) as seen:
+            [found] = self._together([question])
+            last = f"rounds.{len(self.model.rounds) - 1}"
+            asked, back = seen.weights(f"{last}.ask")[0], seen.weights(f"{last}.back")[0].mean(0)
+            batch = self._batch([question])
+            first = torch.tensor([[NOTHING if found.words is None else found.words[0] + 1]], device=batch.text.device)
+            ends = self.model.ends(self.model.read(batch), first).weights[0, 0, 1:]
+        return Looked(found, *(one.double().cpu().numpy() for one in (asked, back, ends)))
+
+    def _batch(self, questions: list[Question]) -> QuestionBatch:
+        device = next(self.model.parameters()).device
+        return QuestionBatch.of([self.encode(one._replace(answers=None)) for one in questions]).to(device)
+
+    @torch.no_grad()
+    def _together(self, questions: list[Question]) -> list[Found]:
+        pointed = point(self.model, self.model.read(self._batch(questions)))
+        numbers = (pointed.first, pointed.last, pointed.log_probability.double().exp(), pointed.nothing)
+        rows = zip(questions, *(one.tolist() for one in numbers), pointed.starts.double().cpu().numpy(), strict=True)
+        return [self._found(*row) for row in rows]
+
+    def _found(
+        self, question: Question, first: int, last: int, probability: float, nothing: float, starts: np.ndarray
+    ) -> Found:
+        read = words_in(question.text)
+        words = span = None
+        if first != NOTHING:
+            words = (first - 1, last - 1)
+            span = (read[words[0]].start, read[words[1]].start + len(read[words[1]].text))
+        return Found(
+            question,
+            words,
+            span,
+            question.text[slice(*span)] if span else "",
+            probability,
+            nothing if self.known.nothing else None,
+            starts[1 : len(read) + 1],
+            self._notes(question),
+        )
+
+    def unread(self, question: Question) -> list[str]:
+        """The words of a question that no training told."""
+        return [word.text for word in words_in(question.asked) if not self.known.features.knows(word.text)]
+
+    def is_longer(self, question: Question) -> bool:
+        """Whether a text is longer than any of the training may have been."""
+        return len(words_in(question.text)) > self.settings.data.longest_text
+
+    def noted(self, questions: Sequence[Question]) -> list[str]:
+        """What a reader should know of many answers: each kind of note once, with how often."""
+        unread, longer = sum(bool(self.unread(one)) for one in questions), sum(map(self.is_longer, questions))
+        notes = []
+        if unread:
+            notes.append(f"{unread} of {len(questions)} questions have words that the model has never read")
+        if longer:
+            notes.append(f"{longer} of {len(questions)} texts are longer than any of the training; all were read whole")
+        return notes
+
+    def _notes(self, question: Question) -> list[str]:
+        notes = []
+        if unread := self.unread(question):
+            notes.append(f"the question has words that the model has never read: {a_few(unread)}")
+        if self.is_longer(question):
+            notes.append(
+                f"the text has {len(words_in(question.text))} words, and training had none of more than "
+                f"{self.settings.data.longest_text}; all of them were read"
+            )
+        return notes
+
+
+def load_span_answerer(folder: str | Path) -> SpanAnswerer:
+    """The reader of a run folder, with its best weights.
+
+    Raises:
+        RunError: there is no run, or no weights yet, or they are damaged.
+        ConfigError: the run's settings cannot be used.
+    """
+    run = open_run(folder)
+    settings, known = check(ReadingSettings, run.read_config()), Known.load(run.tokenizers)
+    model = span_reader(settings, known)
+    load_weights(model, run.weights)
+    return SpanAnswerer(model, known, settings)
+
+
+def span_reader(settings: ReadingSettings, known: Known) -> SpanReader:
+    """A reader with fresh weights."""
+    return SpanReader(settings.span, len(known.features), UNKNOWN, known.nothing)

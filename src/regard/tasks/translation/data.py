@@ -1,0 +1,88 @@
+"""Pairs of sentences as a run needs them: tokenizers, batches to train on, and pairs held out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.pairs.batching import TextBatches
+from regard.data.pairs.corpus import encode_pairs, make_tokenizers, read_training
+from regard.data.pairs.pairs import Pair
+from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.errors import DataError
+from regard.tasks.translation.settings import TranslationSettings
+
+SOURCE, TARGET = "source", "target"
+"""The tokenizers' folders within a run's `tokenizers/`."""
+
+TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A run's text, ready to train on.
+
+    Attributes:
+        source, target: the tokenizers; the same object where the vocabulary is shared.
+        batches: of the training pairs.
+        validation: the pairs held out, as text.
+        held_out: batches of them.
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+    batches: TextBatches
+    validation: list[Pair]
+    held_out: TextBatches
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizers."""
+        self.source.save(folder / SOURCE)
+        self.target.save(folder / TARGET)
+
+
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers that `Corpus.save` wrote."""
+    return load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
+
+
+def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Callable[[str], None]) -> Corpus:
+    """Read the pairs, learn or load the tokenizers, and make batches.
+
+    Args:
+        settings: the run's.
+        saved: where the run keeps its tokenizers, if it has them already.
+        say: told of pairs that are left out or cut.
+
+    Raises:
+        DataError: a file cannot be read, or nothing is left to train on or to hold out.
+    """
+    training, validation = held_apart(settings)
+    source, target = make_tokenizers(settings.data, training) if saved is None else load_tokenizers(saved)
+
+    def batches(name: str, pairs: Sequence[Pair]) -> TextBatches:
+        data = settings.data
+        guided = settings.guided_alignment > 0
+        kept = encode_pairs(pairs, source, target, max_length=data.max_length, on_long=data.on_long, with_links=guided)
+        if kept.empty or kept.dropped or kept.cut:
+            say(f"{name}: {kept.report()}")
+        links = kept.links if any(kept.links) else None
+        if guided and links is None and name == TRAINING:
+            raise DataError(
+                f"guided_alignment is {settings.guided_alignment}, but no training pair has links. Name a file of them "
+                "(data.links), or take data.jsonl with links or data.phrases; or leave guided_alignment out"
+            )
+        return TextBatches(kept.sources, kept.targets, data.tokens, settings.seed, data.bucket, links)
+
+    return Corpus(source, target, batches(TRAINING, training), validation, batches("validation", validation))
+
+
+def held_apart(settings: TranslationSettings) -> tuple[list[Pair], list[Pair]]:
+    """The pairs that a run trains on, and those that it holds out."""
+    return read_training(settings.data, settings.seed)
+
+
+def language_of(texts: Sequence[str]) -> str | None:
+    """`zh` for texts that are mostly Han characters, whose BLEU counts characters; None for all others."""
+    letters = [character for text in texts for character in text if character.isalpha()]
+    han = sum("\u4e00" <= character <= "\u9fff" for character in letters)
+    return "zh" if 2 * han > len(letters) else None

@@ -1,0 +1,139 @@
+"""Translations as people use them: texts, pieces, words, and the links between words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.decoding.outputs import Hypothesis
+from regard.decoding.unknown import replace_unknown
+from regard.tasks.translation.alignment_view import Alignment
+from regard.vocabulary import END, SPECIALS, UNKNOWN
+
+
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis as text.
+
+    Attributes:
+        text: unknown words are replaced by the source words that were looked at; no special piece shows in it.
+        score: what hypotheses are ranked by.
+        log_probability: the sum over its pieces and its end mark, in nats.
+        finished: whether it ended by itself; if not, it was cut off at its limit.
+        ids: of the target vocabulary, without the end mark.
+        pieces: their spelling, the end mark last if it came.
+        words: of the text.
+        word_of: the word of each piece but the end mark.
+        source_word_of: the word of each source piece but its end mark.
+        alignment: `(pieces, source pieces and end mark)`, the weights; None where the model doesn't attend.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    finished: bool
+    ids: list[int]
+    pieces: list[str]
+    words: list[str]
+    word_of: list[int]
+    source_word_of: list[int]
+    alignment: Tensor | None
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one line; the first of its outputs is the best.
+
+    Attributes:
+        line: its number, from 1.
+        source: as it was given.
+        source_pieces: as the model read it, its end mark last; empty for an empty line.
+        source_words: of the source.
+        outputs: best first.
+        note: what was done to the line, such as a cut; None if nothing.
+    """
+
+    line: int
+    source: str
+    source_pieces: list[str]
+    source_words: list[str]
+    outputs: list[Output]
+    note: str | None = None
+
+    def shown(self, place: int = 0) -> Alignment:
+        """One of the outputs as an alignment with labels."""
+        output = self.outputs[place]
+        return Alignment(
+            source=self.source,
+            target=output.text,
+            source_pieces=self.source_pieces,
+            target_pieces=output.pieces,
+            source_words=self.source_words,
+            target_words=output.words,
+            source_word_of=output.source_word_of,
+            target_word_of=output.word_of,
+            weights=output.alignment,
+            notes=[self.note] if self.note else [],
+        )
+
+    def links(self, place: int = 0) -> list[tuple[int, int]]:
+        """Links (source word, target word) of one of the outputs, in order."""
+        return sorted(self.shown(place).links())
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+    @property
+    def score(self) -> float:
+        return self.outputs[0].score
+
+    @property
+    def finished(self) -> bool:
+        return self.outputs[0].finished
+
+    @property
+    def pieces(self) -> list[str]:
+        return self.outputs[0].pieces
+
+    @property
+    def alignment(self) -> Tensor | None:
+        return self.outputs[0].alignment
+
+
+def output_of(
+    hypothesis: Hypothesis, target: Tokenizer, source_words: Sequence[str], source_word_of: Sequence[int]
+) -> Output:
+    """A hypothesis as text, with its unknown words replaced through the alignment."""
+    ids = hypothesis.ids
+    pieces = target.pieces(ids)
+    spellings: list[str] = []
+    unknown = [number == UNKNOWN for number in ids]
+    if hypothesis.alignment is not None and any(unknown):
+        pieces_or_copies = replace_unknown(pieces, unknown, hypothesis.alignment, source_words, source_word_of)
+        if len(pieces_or_copies) == len(pieces):
+            spellings = [copy for copy, missing in zip(pieces_or_copies, unknown, strict=True) if missing]
+    text = target.decode(ids, spellings)
+    return Output(
+        text=text,
+        score=hypothesis.score,
+        log_probability=hypothesis.log_probability,
+        finished=hypothesis.finished,
+        ids=list(ids),
+        pieces=[*pieces, SPECIALS[END]] if hypothesis.finished else pieces,
+        words=target.words(text),
+        word_of=_words_of(ids, spellings, text, target),
+        source_word_of=list(source_word_of),
+        alignment=hypothesis.alignment,
+    )
+
+
+def _words_of(ids: list[int], spellings: list[str], text: str, target: Tokenizer) -> list[int]:
+    """The word of each piece. The text read again nearly always gives the same pieces; else beginnings are counted."""
+    again = target.encode(text)
+    if again.ids == ids:
+        return again.words
+    last = max(0, len(target.words(text)) - 1)
+    beginnings = (target.decode(ids[: end + 1], spellings) for end in range(len(ids)))
+    return [min(last, max(0, len(target.words(beginning)) - 1)) for beginning in beginnings]

@@ -1,0 +1,138 @@
+"""A translation from within: what every layer and head looked at, and how it was written step by step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.decoding.settings import SearchSettings
+from regard.errors import DataError, RegardError
+from regard.layers.decoder import Step
+from regard.models.transformer.transformer import TransformerTranslator
+from regard.tasks.translation.predictor import Sentence, Translator
+from regard.tasks.views.generation import Looks, generation_view
+from regard.tasks.views.heads import Heads, heads_of, heads_view
+from regard.views.view import View
+from regard.vocabulary import BEGIN, END, SPECIALS
+
+
+class Reread(NamedTuple):
+    """A text and its translation, read once more by the model.
+
+    Attributes:
+        source: the text.
+        ids: its pieces and end mark, one row.
+        written: the pieces that the steps of the decoder wrote, the end mark last if it came.
+        step: what the decoder gave, reading the begin mark and then all of them but the last, at once.
+        notes: what was done to the texts.
+    """
+
+    source: Sentence
+    ids: Tensor
+    written: list[int]
+    step: Step
+    notes: list[str]
+
+    @property
+    def source_pieces(self) -> list[str]:
+        return [*self.source.pieces, SPECIALS[END]]
+
+
+def heads_of_translation(
+    translator: Translator,
+    text: str,
+    target: str | None = None,
+    search: SearchSettings | None = None,
+    language: str = "en",
+) -> View:
+    """All layers and heads: the encoder's, the decoder's, and those of the decoder that look at the source.
+
+    Args:
+        translator: a Transformer.
+        text: the source.
+        target: a translation to read in place of the model's own.
+        search: in place of the run's own.
+        language: of the words around the numbers, en or zh.
+
+    Raises:
+        DataError: the source is empty.
+        RegardError: the model is no Transformer.
+    """
+    model = translator.model
+    if not isinstance(model, TransformerTranslator):
+        raise RegardError(
+            "only one Transformer has layers of heads to show; a recurrent translator looks at the source with one "
+            "attention, which regard show RUN TEXT draws without --heads"
+        )
+    read = _reread(translator, text, target, search)
+    with torch.no_grad():
+        encoded = model.read(read.ids, torch.tensor([read.ids.shape[1]], device=read.ids.device)).attended
+    heads = heads_of(encoded, read.source_pieces, side="encoder")
+    written = translator.target.pieces(read.written)
+    inputs = [SPECIALS[BEGIN], *written[:-1]]
+    for name, attended in read.step.attended.items():
+        rows, columns = (written, read.source_pieces) if name.startswith("cross") else (inputs, inputs)
+        heads += heads_of({name: attended}, rows, {name.split()[0]: columns}, side="decoder")
+    return heads_view(_in_order(heads), read.notes, language)
+
+
+def steps_of_translation(
+    translator: Translator,
+    text: str,
+    target: str | None = None,
+    search: SearchSettings | None = None,
+    language: str = "en",
+) -> View:
+    """Each step of the writing: where it looked in the source, and what it found most probable.
+
+    Args:
+        translator: of any kind, or several as one.
+        text: the source.
+        target: a translation to read in place of the model's own.
+        search: in place of the run's own.
+        language: of the words around the numbers, en or zh.
+
+    Raises:
+        DataError: the source is empty.
+    """
+    read = _reread(translator, text, target, search)
+    alignment = translator.model.decoder.alignment
+    looks = []
+    if alignment is not None:
+        weights = read.step.looked(alignment)[0]
+        looks.append(Looks(weights, read.source_pieces))
+    return generation_view(
+        read.step.logits[0],
+        torch.tensor(read.written, device=read.ids.device),
+        translator.target.piece,
+        looks,
+        notes=read.notes,
+        language=language,
+    )
+
+
+@torch.no_grad()
+def _reread(translator: Translator, text: str, target: str | None, search: SearchSettings | None) -> Reread:
+    source = translator.read_source(text)
+    if not source.ids:
+        raise DataError("the text is empty: there is nothing to look at")
+    if target is None:
+        best = translator.translate([text], search)[0].outputs[0]
+        written = [*best.ids, END] if best.finished else best.ids
+        note = None if best.finished else "the translation did not end by itself and was cut off"
+    else:
+        given = translator.read_target(target)
+        written, note = [*given.ids, END], given.note
+    model = translator.model
+    model.eval()
+    device = next(model.parameters()).device
+    ids = torch.tensor([[*source.ids, END]], device=device)
+    inputs = torch.tensor([[BEGIN, *written[:-1]]], device=device)
+    memory = model.encode(ids, torch.tensor([ids.shape[1]], device=device))
+    step = model.decoder.step(model.decoder.start(memory, 1), inputs)
+    return Reread(source, ids, written, step, [one for one in (source.note, note) if one])
+
+
+def _in_order(heads: list[Heads]) -> list[Heads]:
+    """The decoder's own first, then those that look at the source."""
+    return sorted(heads, key=lambda one: one.part.endswith("cross"))

@@ -1,0 +1,92 @@
+"""A text as it was written, step by step: what each step looked at, and what else it might have written."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.tokenizers.tokenizers import visible
+from regard.errors import DataError
+from regard.views.view import Matrix, View
+
+_WORDS: dict[str, dict[str, str]] = {
+    "en": {
+        "title": "How it was written, step by step",
+        "looked": "What each step looked at",
+        "likely": "What each step found most probable",
+        "step": "writes",
+        "rank": "place",
+        "written": "written",
+    },
+    "zh": {
+        "title": "逐步写成的过程",
+        "looked": "每一步看了哪里",
+        "likely": "每一步认为最可能的是什么",
+        "step": "写出",
+        "rank": "名次",
+        "written": "写出者",
+    },
+}
+
+
+class Looks(NamedTuple):
+    """What the steps looked at, as one table.
+
+    Attributes:
+        weights: a row a step.
+        columns: what was looked at.
+        title: which attention this is; empty where there is one alone.
+    """
+
+    weights: Float[Tensor, "steps columns"]
+    columns: Sequence[str]
+    title: str = ""
+
+
+def generation_view(
+    logits: Float[Tensor, "steps choices"],
+    written: Int[Tensor, " steps"],
+    spell: Callable[[int], str],
+    looks: Sequence[Looks] = (),
+    *,
+    most: int = 4,
+    notes: Sequence[str] = (),
+    language: str = "en",
+) -> View:
+    """The view: a row is a step, named by what it wrote.
+
+    Args:
+        logits: what each step chose from.
+        written: what each step wrote, whether or not it was its likeliest.
+        spell: how an id is written.
+        looks: where the steps looked.
+        most: how many of each step's likeliest choices are shown beside the one written.
+        notes: what was done to the text.
+        language: of the words around it, en or zh.
+
+    Raises:
+        DataError: nothing was written.
+    """
+    if not len(written):
+        raise DataError("nothing was written: there is no step to look at")
+    words = _WORDS[language]
+    probabilities = logits.detach().double().softmax(-1)
+    rows = [visible(spell(one)) for one in written.tolist()]
+    matrices = [
+        Matrix(look.weights, rows, [visible(piece) for piece in look.columns], look.title or words["looked"])
+        for look in looks
+    ]
+    values, ids = probabilities.topk(min(most, probabilities.shape[-1]), dim=-1)
+    own = probabilities.gather(-1, written.unsqueeze(-1))
+    likely = Matrix(
+        torch.cat([own, values], dim=-1),
+        rows,
+        [words["written"], *map(str, range(1, values.shape[-1] + 1))],
+        words["likely"],
+        words["step"],
+        words["rank"],
+        texts=[["", *(visible(spell(one)) for one in each)] for each in ids.tolist()],  # the row says what was written
+    )
+    return View("generation", words["title"], [*matrices, likely], notes, language)

@@ -1,0 +1,246 @@
+"""What explain predicts of a call is what is counted and measured of it; memory of queries × keys is told once."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard import masks
+from regard.attention.call.call import Call
+from regard.attention.paths import asked, choose as dispatch, cost
+from regard.attention.paths.cost import warn_of_memory
+from regard.errors import SlowPathWarning
+from regard.kernels.dot import dot
+from regard.kernels.fallback import blocked, rows
+from regard.kernels.native import compiler
+from tests.plain import run_plain
+
+CASES = Path(__file__).with_name("cost_cases.py")
+
+
+def cases(what: str, but: tuple[str, ...] = ()) -> list[dict]:
+    """Each call of `cost_cases.py`: what was predicted, and what was real."""
+    return json.loads(run_plain(f"from tests.attention.paths import cost_cases; cost_cases.main({what!r}, {but!r})"))
+
+
+def test_operations_are_those_that_torch_counts(monkeypatch):
+    """Exact, but where a kernel leaves out what is hidden, or sums without a product."""
+    monkeypatch.setenv("REGARD_COMPILE", "0")
+    told = {row["name"]: row for row in cases("operations")}
+    assert {row["path"] for row in told.values()} == set(dispatch.Path.__args__) - {"compiled"}
+    for name, row in told.items():
+        for way in ("forward", "both"):
+            ratio = row[f"{way} real"] / row[way]
+            if name == "causal":  # the counter counts both halves
+                assert 1.99 < ratio < 2.0, row
+            elif row["path"] == "linear":
+                assert 0.8 < ratio < 1.25, row
+            elif row["path"] == "additive" and way == "both":
+                assert 0.5 < ratio <= 1.0, row
+            else:
+                assert ratio == 1.0, row
+
+
+@pytest.mark.parametrize("loops", ["0", "1"])
+def test_memory_is_what_is_measured(monkeypatch, loops):
+    """Within a factor of two, beside the pages of torch's own code that a first call reads."""
+    monkeypatch.setenv("REGARD_COMPILE", loops)
+    for row in cases("memory", but=("explicit", "additive, ref") if loops == "1" else ()):
+        for way in ("forward", "both"):
+            assert row[way] / 2 - 8 < row[f"{way} real"] < 2 * row[way] + 16, row
+
+
+def meta(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, device="meta")
+
+
+def test_nothing_is_computed_and_growth_is_told(monkeypatch):
+    """Without numbers, and as without a compiler. Twice as long: operations by 4, memory by 2."""
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
+    one, other = (regard.explain(*[meta(2, 8, long, 64)] * 3, cost=True) for long in (32768, 65536))
+    assert one.path == "fused"
+    assert one.cost.operations == 4 * 2 * 8 * 32768**2 * 64 == one.explicit.operations
+    assert one.cost.operations_with_gradients == 14 * 2 * 8 * 32768**2 * 64
+    assert one.cost.bytes == 4 * 2 * 8 * 32768 * 64
+    assert other.cost.operations == 4 * one.cost.operations
+    assert other.cost.bytes_with_gradients == 2 * one.cost.bytes_with_gradients
+    assert 3.9 < other.explicit.bytes / one.explicit.bytes <= 4
+    assert one.explicit.bytes > 200 * one.cost.bytes
+    assert (one.cost.bytes_grow, one.explicit.bytes_grow) == ("positions × width × heads", "queries × keys × heads")
+    assert "costs fused: 4,398 (15,393 with gradients) billion operations" in str(one)
+    assert "beside explicit" in str(one)
+
+
+def test_without_cost_nothing_changes():
+    told = regard.explain(*[meta(2, 8, 512, 64)] * 3)
+    assert told.cost is None and told.explicit is None
+    assert "operations" not in str(told)
+
+
+def test_a_causal_or_windowed_call_computes_what_is_seen():
+    tensors = [torch.zeros(1, 2, 1024, 8)] * 3
+    half = regard.explain(*tensors, mask=masks.causal(), cost=True).cost
+    assert half.operations == 2 * 2 * (1024 * 1025 // 2) * 16
+    near = regard.explain(*tensors, mask=masks.window(10, 0), cost=True)
+    most = {"compiled": 11 * 1024, "windowed": 1024 * 74}[near.path]
+    assert 0.98 * most < near.cost.operations / (2 * 2 * 16) <= most
+
+
+@pytest.mark.parametrize("mask", [
+    masks.causal(), masks.window(3, 1), masks.padding([1000, 7]), masks.document(torch.arange(1024) // 100),
+    masks.around(torch.rand(2, 1024), 5), masks.prefix(3), lambda b, h, q, k: (q + k) % 2 == 0,
+    masks.keep(torch.rand(1024, 1024) > 0.5), masks.causal() & masks.document(torch.arange(1024) // 9), ~masks.causal(),
+], ids=lambda mask: "function" if callable(mask) else str(mask))  # fmt: skip
+def test_any_mask_can_be_foretold(mask):
+    """With content and without; a mask that must be drawn is counted, and only such a one."""
+    for tensors in ([torch.zeros(2, 2, 1024, 8)] * 3, [meta(2, 2, 1024, 8)] * 3):
+        for options in ({}, {"dropout": 0.1}, {"refocus": [lambda w: w]}):
+            told = regard.explain(*tensors, mask=mask, cost=True, **options)
+            assert 0 < told.cost.operations <= told.cost.operations_with_gradients
+            drawn = "mask" in told.cost.bytes_grow
+            assert told.cost.bytes >= 2 * 2 * 1024 * 8 * 4 + (drawn and 10 * 1024)
+
+
+def test_every_path_is_foretold():
+    assert set(cost._PATHS) == set(dispatch.Path.__args__)
+
+
+def test_constants_are_those_of_the_kernels():
+    assert (cost._BLOCK, cost._PART) == (blocked._BLOCK, rows._PART)
+    assert set(cost._HELD) <= set(asked.normalizers)
+
+
+def test_scores_and_normalizers_of_ones_own_are_foretold():
+    class Mine(regard.attention.parts.score.Score):
+        def forward(self, query, prepared):
+            return query.sum(-1, keepdim=True) + prepared.projected.sum(-1).unsqueeze(-2)
+
+    class Own(regard.attention.parts.normalize.Softmax):
+        pass
+
+    tensors = [torch.zeros(2, 3, 5, 8)] * 3
+    told = regard.explain(*tensors, score=Mine(), normalizer=Own(), cost=True)
+    assert told.cost == told.explicit
+    assert told.cost.operations == 2 * 2 * 3 * 25 * 16
+    pointer = regard.explain(*tensors[:2], cost=True)
+    assert pointer.cost.operations == 2 * 2 * 3 * 25 * 8
+    empty = regard.explain(*[torch.zeros(0, 3, 5, 8)] * 3, cost=True)
+    assert empty.cost.operations == empty.cost.bytes == 0
+
+
+# --- no surprise ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def untold(monkeypatch):
+    monkeypatch.setattr(cost, "_told", set())
+
+
+def warned(*shape: int, value: bool = True, drawn: torch.Tensor | None = None, **options) -> list[str]:
+    """What is said of such a call, which is not made."""
+    named = {
+        "score": "scaled_dot",
+        "normalizer": "softmax",
+        "mask": None,
+        "bias": None,
+        "refocus": None,
+        "dropout": 0.0,
+    }
+    query = meta(*shape)
+    call = Call.of(query, query, query if value else None, **{**named, **options})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_memory(call.choose()[0], call, drawn, stacklevel=2)
+    assert all(one.category is SlowPathWarning for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def explain_path(*shape: int, **options: object) -> str:
+    return regard.explain(*[meta(*shape)] * 3, **options).path
+
+
+def test_the_argument_and_what_to_do_are_told_once(untold, monkeypatch):
+    large = (1, 16, 4096, 64)
+    [told] = warned(*large, refocus=[lambda weights: weights])
+    assert told.startswith("refocus= changes the weights after they are normalised: 1,024 MiB of weights")
+    assert "1 × 16 × 4,096 × 4,096" in told and "at the peak with gradients" in told
+    assert "some queries at a time" in told
+    assert warned(*large, refocus=[lambda weights: weights]) == []
+    [told] = warned(*large, refocus=[lambda weights: weights], normalizer="sparsemax")
+    assert told.startswith("the normalizer 'sparsemax'")
+    assert explain_path(*large, dropout=0.1) == "compiled" or compiler.compiler() is None
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
+    monkeypatch.setattr(Call, "_blocks", lambda call: False)  # a GPU, say
+    [told] = warned(*large, dropout=0.1)
+    assert told.startswith("dropout=") and "CPU" in told
+
+
+def test_what_is_small_wanted_or_not_formed_is_no_surprise(untold):
+    own = [lambda weights: weights]
+    assert warned(8, 8, 512, 64, refocus=own) == []  # 64 MiB
+    assert warned(1, 16, 4096, 64) == []
+    assert warned(1, 16, 4096, 64, value=False) == []  # the weights are the answer
+    assert warned(1, 16, 4096, 64, mask=masks.causal()) == []
+    assert warned(1, 2**14, 64, score="linear", normalizer="sum") == []
+
+
+def test_additive_weights_are_told_where_no_rows_are_taken(untold):
+    score = regard.score("additive", query_dim=8, key_dim=8, hidden_dim=4)
+    assert warned(1, 16, 4096, 8, score=score) == []
+    [told] = warned(1, 16, 4096, 8, score=score, refocus=[lambda weights: weights])
+    assert told.startswith("refocus=")
+    [told] = warned(1, 16, 4096, 8, score=score.bind(), normalizer="softmax")
+    assert told.startswith("the score is bound")
+
+
+def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
+    mask = masks.document(torch.zeros(2**14, dtype=torch.long)) & masks.causal()
+    drawn = torch.empty(1, 1, 2**14, 2**14, dtype=torch.bool, device="meta")
+    [told] = warned(1, 1, 2**14, 8, mask=mask, drawn=drawn)
+    assert told.startswith("mask= is drawn") and "256 MiB of bools" in told
+    assert warned(1, 1, 2**14, 8, mask=masks.keep(drawn), drawn=drawn) == []
+    assert warned(1, 2, 2**14, 8, mask=masks.padding([9]), drawn=drawn[..., :1, :]) == []
+
+
+def test_every_reason_says_what_to_do():
+    """The words of `dispatch.choose`: each but two is mended by something said."""
+    facts = dispatch.Facts(
+        names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False,
+        is_softmax=False, has_value=False, heard=True, refocused=True, dropout=0.1, empty=True, transformed=True,
+        unsafe=True, blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
+    )  # fmt: skip
+    reasons = dispatch.choose(facts).reasons
+    assert len(reasons) == 9
+    without = [reason for reason in reasons if not any(reason.startswith(words) for words in cost._MENDED)]
+    assert without == ["there is no value: the weights are the answer", "an axis has size 0"]
+
+
+def test_the_message_stands_at_the_callers_line():
+    """In a Python where no check of shapes stands between a caller and what is called."""
+    told = run_plain("""
+        import warnings
+
+        import torch
+
+        import regard
+
+        inputs = [torch.empty(1, 16, 4096, 64, device="meta")] * 3
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            regard.attend(*inputs, normalizer="hard")
+        print([(one.category.__name__, one.filename, one.lineno) for one in caught])
+    """)
+    assert told.strip() == "[('SlowPathWarning', '<string>', 11)]"
+
+
+def test_numbers_are_told_in_a_unit_that_fits():
+    """A small call cost 2.4e-08 billion operations and 0 MiB."""
+    told = [
+        str(regard.explain(*[meta(*shape)] * 3, refocus=[torch.relu], cost=True))
+        for shape in ((1, 2, 3), (2, 8, 99, 64))
+    ]
+    assert "explicit: 48 (144 with gradients) operations" in told[0] and "bytes at the peak" in told[0]
+    assert "explicit: 40.1 (120 with gradients) million operations" in told[1] and "MiB at the peak" in told[1]
