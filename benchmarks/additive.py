@@ -3,7 +3,7 @@
     python benchmarks/additive.py [--json] [--quick] [--rounds N] [--no-memory]
 
 Three sides in turns: the broadcast (`naive`), regard by torch's own calls (`torch`) and by the loop that a C++ compiler
-builds (`compiled`, where there is one). Ratios are those of median processor times, a side's by the broadcast's: lower
+builds (`native`, where there is one). Ratios are those of median processor times, a side's by the broadcast's: lower
 is faster. "scores" is what is between the projections and the softmax; "attend" is a whole call, whose projections,
 softmax and read all sides make alike. All must give one result and one set of gradients.
 """
@@ -90,7 +90,7 @@ def in_turn(what: str, sizes: Sizes, backward: bool) -> dict[str, Side]:
 
     sides = {"naive": measured(naive, lambda name: None), "torch": measured(ours, lambda name: None)}
     if compiler.library("additive/additive") is not None:
-        sides["compiled"] = measured(ours, compiler.library)
+        sides["native"] = measured(ours, compiler.library)
     return sides
 
 

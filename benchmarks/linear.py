@@ -3,7 +3,7 @@
     python benchmarks/linear.py [--json] [--quick] [--rounds N] [--only NAME] [--no-memory]
 
 Three sides in turns: softmax attention on torch's fused path (`torch`), `linear_attention` by torch's own calls
-(`parts`) and by the loop that a C++ compiler builds (`compiled`, where there is one). Ratios are those of median
+(`parts`) and by the loop that a C++ compiler builds (`native`, where there is one). Ratios are those of median
 processor times, a side's by the fused path's: lower is faster. The two attentions are different functions, so what
 `linear_attention` gives is compared with its own written-out form over the first positions, before anything is timed.
 """
@@ -77,13 +77,13 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
         "parts": run(ours, lambda name: None),
     }
     if compiler.library("linear/linear") is not None:
-        made["compiled"] = run(ours)
+        made["native"] = run(ours)
     some = [tensor.detach()[..., :CHECKED, :].clone().requires_grad_() for tensor in inputs]
     part = given[..., :CHECKED, :]
     expected = written_out(*some, causal=work.causal)
     slopes = torch.autograd.grad(expected, some, part.double())
     for name in list(made)[1:]:
-        kernel.compiler = SimpleNamespace(library=compiler.library if name == "compiled" else lambda name: None)  # type: ignore[assignment]
+        kernel.compiler = SimpleNamespace(library=compiler.library if name == "native" else lambda name: None)  # type: ignore[assignment]
         context = ours(*some)
         found = context, *torch.autograd.grad(context, some, part)
         for one, other in zip(found, (expected, *slopes), strict=True):

@@ -3,7 +3,7 @@
     python benchmarks/local.py [--json] [--quick] [--rounds N] [--only NAME] [--no-memory]
 
 Three sides in turns: all keys scored by a bilinear score (or by dot products), then masked, as it is usually written
-(`all keys`), regard by torch's own calls (`torch`) and by the loop that a C++ compiler builds (`compiled`, where there
+(`all keys`), regard by torch's own calls (`torch`) and by the loop that a C++ compiler builds (`native`, where there
 is one). Radius 10, width 512. Ratios are those of median processor times, a side's by the usual way's: lower is faster.
 All must give one context and one set of gradients.
 """
@@ -92,7 +92,7 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
         "torch": run(ours, lambda name: None),
     }
     if compiler.library("local/local") is not None:
-        each["compiled"] = run(ours, compiler.library)
+        each["native"] = run(ours, compiler.library)
     results = {name: side() for name, side in each.items()}
     for name, result in results.items():
         for one, other in zip(result, results["all keys"], strict=True):

@@ -5,8 +5,8 @@ import torch
 
 import regard
 from regard import masks
-from regard.attention.modules.heads import SelfHeads, Sight
-from regard.kernels.autograd.hooked import Tap, does_as, is_hooked, weights_of
+from regard.attention.modules.heads import AttentionContext, SelfHeads
+from regard.kernels.autograd.hooked import Tap, is_hooked, is_unmodified, weights_of
 
 WIDTH = 7
 SCORES = {
@@ -110,11 +110,13 @@ def test_a_layer_gives_its_weights_where_a_call_would_compute_from_them_alone():
         layer = kind(3, 2)
         weight, bias = weights_of(layer, torch.nn.Linear, "weight", "bias")
         assert weight is layer.weight and bias is layer.bias
-        assert does_as(layer, torch.nn.Conv1d, torch.nn.Linear) and not does_as(layer, torch.nn.Conv1d)
-        assert does_as(layer, torch.nn.Linear, methods=("forward", "extra_repr"))
+        assert is_unmodified(layer, torch.nn.Conv1d, torch.nn.Linear) and not is_unmodified(layer, torch.nn.Conv1d)
+        assert is_unmodified(layer, torch.nn.Linear, methods=("forward", "extra_repr"))
     assert weights_of(torch.nn.Linear(3, 2, bias=False), torch.nn.Linear, "weight", "bias") is None
     assert weights_of(Other(3, 2), torch.nn.Linear, "weight") is None
-    assert not does_as(Other(3, 2), torch.nn.Linear) and does_as(Other(3, 2), torch.nn.Linear, methods=("extra_repr",))
+    assert not is_unmodified(Other(3, 2), torch.nn.Linear) and is_unmodified(
+        Other(3, 2), torch.nn.Linear, methods=("extra_repr",)
+    )
     made = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 2))
     assert weights_of(made, torch.nn.Linear, "weight") is None
     layer.forward = lambda x: x
@@ -152,7 +154,7 @@ def test_other_parts_of_heads_count_from_the_next_call(change, size, gradient):
     torch.manual_seed(0)
     heads, x = SelfHeads(64, 4), torch.randn(3, size, 64, requires_grad=True)
     with torch.set_grad_enabled(gradient):
-        before = heads.among(x, Sight(causal=True)).context
+        before = heads.self_attend(x, AttentionContext(causal=True)).context
         assert heads.fused
         change(heads)
         assert not heads.fused
@@ -161,7 +163,7 @@ def test_other_parts_of_heads_count_from_the_next_call(change, size, gradient):
         ready = heads.score.prepare(keys.key)
         weights = heads.normalizer(heads.score(query, ready), keep)
         expected = heads.output((weights @ keys.value).transpose(1, 2).flatten(2))
-        found = heads.among(x, Sight(causal=True))
+        found = heads.self_attend(x, AttentionContext(causal=True))
         torch.testing.assert_close(found.context, expected, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(found.weights, weights, rtol=1e-5, atol=1e-5)
         assert not torch.allclose(found.context, before, atol=1e-3)

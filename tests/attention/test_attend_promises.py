@@ -82,10 +82,10 @@ def test_b03_a_spoiled_query_row_keeps_its_nan_to_itself():
     made = module("additive")
     mask = masks.padding([3, 5])
     clean = attend(query, key, value, score=made, mask=mask)
-    spoiled = query.detach().clone()
-    spoiled[0, 1, 0] = torch.nan
-    spoiled.requires_grad_()
-    attended = attend(spoiled, key, value, score=made, mask=mask)
+    nonfinite = query.detach().clone()
+    nonfinite[0, 1, 0] = torch.nan
+    nonfinite.requires_grad_()
+    attended = attend(nonfinite, key, value, score=made, mask=mask)
     assert attended.context[0, 1].isnan().all()
     rows = torch.tensor([0, 2])
     torch.testing.assert_close(attended.context[0, rows], clean.context[0, rows])

@@ -18,7 +18,7 @@ from regard.layers.feed_forward import FeedForward
 from regard.layers.transformer import Block, Stack
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 
@@ -180,10 +180,10 @@ class Parallel(nn.Module):
         self.attention_norm, self.feed_forward_norm = like.attention_norm, like.feed_forward_norm
         self.order, self.dropout = "pre", like.dropout
 
-    def forward(self, x, sight, memory=None, memory_sight=None, remember=None):
+    def forward(self, x, shared, memory=None, memory_sight=None, remember=None):
         read = self.attention_norm(x)
-        query, keys = self.attention.project(read, sight.turn)
-        looked = self.attention(query, keys if remember is None else remember(keys), sight)
+        query, keys = self.attention.project(read, shared.turn)
+        looked = self.attention(query, keys if remember is None else remember(keys), shared)
         return x + looked.context + self.feed_forward(read), looked, None
 
 

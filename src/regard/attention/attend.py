@@ -20,7 +20,7 @@ from regard.attention.parts.masks import MaskLike
 from regard.attention.parts.normalize import normalizer as normalizer
 from regard.attention.parts.score import Prepared, Score, score as score
 from regard.attention.paths.cost import Cost, costs
-from regard.attention.paths.walk import walk
+from regard.attention.paths.run import run
 from regard.errors import ConfigError
 
 __all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
@@ -60,7 +60,7 @@ def attend(
         dropout: always applied (modules pass 0 in eval); it never shows in the weights.
         weights: make the weights at once instead of on access, for compile, export and vmap.
         statistics: make the statistics of the weights at once, with this many of each query's largest (0: none): where
-            no gradient is wanted, one pass of the path "compiled" makes them and the context.
+            no gradient is wanted, one pass of the path "native" makes them and the context.
 
     Returns:
         Attended: `context` `(batch, [heads,] queries, value_dim)` in the query's dtype, and `weights`, `log_weights`.
@@ -75,7 +75,7 @@ def attend(
     and "windowed" of large calls say that they have none, nor has torch's fused kernel.
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
-    return walk(call, at_once=weights, top=statistics)
+    return run(call, at_once=weights, top=statistics)
 
 
 @dataclass(frozen=True)

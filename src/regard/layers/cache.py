@@ -73,7 +73,7 @@ class Cache:
     def one_more(self) -> "Cache":
         """A cache with one slot more, not yet written to, where nothing is padding. In no graph."""
         if self.place is None or not self.place[0].take(self.place[1], 1):
-            return self.grow(1).done(None, self.counted + 1, let_go=0)
+            return self.grow(1).done(None, self.counted + 1, evicted=0)
         (buffer, end), slots = self.place, self.slots  # a step of few products is mostly calls: here are the fewest
         states = buffer.tensor.narrow(4, end - slots, slots + 1)
         return Cache(states, None, self.counted + 1, (buffer, end + 1))
@@ -126,7 +126,7 @@ class Growth:
         old = self.cache.states[:, layer]
         return Keys(torch.cat((old[:, 0], new.key), dim=2), torch.cat((old[:, 1], new.value), dim=2))
 
-    def done(self, keep: Tensor | None, counted: Tensor, let_go: int) -> Cache:
+    def done(self, keep: Tensor | None, counted: Tensor, evicted: int) -> Cache:
         """The longer cache.
 
         Args:
@@ -134,13 +134,13 @@ class Growth:
             counted: of its real tokens.
             let_go: how many of its first slots nobody will see any more.
         """
-        keep = None if keep is None else keep[:, let_go:]
+        keep = None if keep is None else keep[:, evicted:]
         if self.in_place:
-            begin = self.begin + let_go
+            begin = self.begin + evicted
             states = self.buffer.tensor.narrow(4, begin, self.after - begin)
             return Cache(states, keep, counted, (self.buffer, self.after))
         states = torch.cat((self.cache.states, torch.stack(self.new, dim=1)), dim=4)
-        return Cache(states[..., let_go:, :], keep, counted)
+        return Cache(states[..., evicted:, :], keep, counted)
 
 
 def _flatten(cache: Cache) -> tuple[list[Tensor], bool]:

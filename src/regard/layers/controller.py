@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
 from regard.kernels.autograd.calls import are_alike
-from regard.kernels.autograd.hooked import does_as, is_hooked, weights_of
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified, weights_of
 from regard.kernels.memory.arrays import by_hand
-from regard.layers.kind import kind_of
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
 
 Kind = Literal["lstm", "feed_forward"]
@@ -49,10 +49,10 @@ class Controller(nn.Module):
 
         Input and recurrent weight, input and recurrent bias.
         """
-        if self.kind != "lstm" or not does_as(self, Controller, methods=("start", "forward")):
+        if self.kind != "lstm" or not is_unmodified(self, Controller, methods=("start", "forward")):
             return None
         recurrence = self.recurrence
-        if is_hooked(self, recurrence) or not does_as(recurrence, Recurrence) or len(recurrence.each) > 1:
+        if is_hooked(self, recurrence) or not is_unmodified(recurrence, Recurrence) or len(recurrence.each) > 1:
             return None
         weights: Any = weights_of(recurrence.each[0], nn.LSTMCell, *WEIGHTS)
         return weights
@@ -61,7 +61,7 @@ class Controller(nn.Module):
         """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""
         if self.kind == "feed_forward":
             return ()
-        zeros = kind_of(self).new_zeros
+        zeros = reference_tensor(self).new_zeros
         return tuple(zeros(batch, self.layers, self.width) for _ in range(2))
 
     def forward(

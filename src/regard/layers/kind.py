@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-def kind_of(module: nn.Module) -> Tensor:
+def reference_tensor(module: nn.Module) -> Tensor:
     """A tensor of the type and on the device that the module computes in, to make others like it.
 
     Its first weight in floating point: a parameter; where it has none, as a frozen module may hold its weights

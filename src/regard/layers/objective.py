@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.once import none_of
 from regard.kernels.loss import cross_entropy as kernel
 
@@ -145,7 +145,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return torch.where(kept, loss, 0).sum()
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, none = ctx.saved_tensors
         return kernel.times_upstream(gradient, none, upstream), None, None, None, None

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.modules.heads import Sight
+from regard.attention.modules.heads import AttentionContext
 from regard.layers.cache import Cache
 
 
@@ -60,7 +60,7 @@ class Places:
         """The positions of those that are new."""
         return self.of_keys[:, self.of_keys.shape[1] - self.queries :]
 
-    def sight(self, causal: bool, window: int | None, position: Any, scored: bool) -> Sight:
+    def shared(self, causal: bool, window: int | None, position: Any, scored: bool) -> AttentionContext:
         """Who may see whom, and what positions do, for all layers."""
         keys = self.of_keys.shape[1]
         kind = getattr(position, "kind", None)
@@ -72,8 +72,8 @@ class Places:
         narrow = window is not None and (torch.compiler.is_compiling() or keys > window)
         plain = self.keep is None and self.documents is None and not narrow
         if plain and (not causal or self.queries in (1, keys)):
-            return Sight(None, causal and self.queries > 1, bias, turn, positions)
-        return Sight(self._seen(causal, window if narrow else None), False, bias, turn, positions)
+            return AttentionContext(None, causal and self.queries > 1, bias, turn, positions)
+        return AttentionContext(self._seen(causal, window if narrow else None), False, bias, turn, positions)
 
     def _seen(self, causal: bool, window: int | None) -> Bool[Tensor, "#batch 1 #queries keys"]:
         keys = self.of_keys.shape[1]
@@ -89,7 +89,7 @@ class Places:
             seen = seen & self.keep.unsqueeze(-2)
         return seen.unsqueeze(-3) if seen.ndim == 3 else seen[None, None]
 
-    def let_go(self, window: int | None) -> int:
+    def evicted(self, window: int | None) -> int:
         """How many of the first slots no later position will see; a graph cannot know, and keeps them hidden."""
         if torch.compiler.is_compiling():
             return 0

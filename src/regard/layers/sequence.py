@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention.attended import Attended
 
 
-class Tick(NamedTuple):
+class StepOutput(NamedTuple):
     """What one time step gives.
 
     Attributes:
@@ -33,7 +33,7 @@ class SequenceModel(Protocol):
         """The state before the first step."""
         ...
 
-    def step(self, state: Any, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Any, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """Read one vector; the given state is not changed."""
         ...
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
-from regard.attention.modules.heads import SelfHeads, Sight
-from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.attention.modules.heads import AttentionContext, SelfHeads
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified
 from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
@@ -183,7 +183,9 @@ class Looks(Mapping[str, Attended]):
         layer = {each: number for number, each in enumerate(self)}[name]
         heads, (query, context) = self._stack.blocks[layer].attention, self._shown[layer]
         query = query.view(1, heads.heads, 1, heads.width)
-        showing: Attended = heads.showing(context, query, partial(self._cache.of_layer, layer), Sight(bias=self._bias))
+        showing: Attended = heads.showing(
+            context, query, partial(self._cache.of_layer, layer), AttentionContext(bias=self._bias)
+        )
         return showing
 
     def __iter__(self) -> Iterator[str]:
@@ -206,13 +208,13 @@ def steps_with(stack: Any, words: Words | None) -> Steps | None:
         return None
     if any(type(block) is not Block for block in blocks):  # another kind may do something else
         return None
-    if not all(does_as(part.dropout, *_DROPS_NOTHING) for part in (stack, *blocks)):
+    if not all(is_unmodified(part.dropout, *_DROPS_NOTHING) for part in (stack, *blocks)):
         return None
     for block in blocks:
         attention, feed_forward = block.attention, block.feed_forward
         if block.across is not None or type(attention) is not SelfHeads or type(feed_forward) is not FeedForward:
             return None
-        if not does_as(attention, SelfHeads, methods=("project",)):
+        if not is_unmodified(attention, SelfHeads, methods=("project",)):
             return None
         if not attention.fused or feed_forward.activation not in ACTIVATIONS:
             return None

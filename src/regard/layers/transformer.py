@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.attended import Attended
-from regard.attention.modules.heads import CrossHeads, Keys, SelfHeads, Sight
+from regard.attention.modules.heads import AttentionContext, CrossHeads, Keys, SelfHeads
 from regard.errors import ConfigError, ShapeError
 from regard.kernels.transformer.norm import sum_and_norm
 from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
-from regard.layers.kind import kind_of
+from regard.layers.kind import reference_tensor
 from regard.layers.places import Places
 from regard.layers.stepping import forget, one_more, steps_of
 
@@ -62,9 +62,9 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch positions dim"],
-        sight: Sight,
+        shared: AttentionContext,
         memory: Keys | None = None,
-        memory_sight: Sight | None = None,
+        memory_sight: AttentionContext | None = None,
         remember: Callable[[Keys], Keys] | None = None,
     ) -> tuple[Float[Tensor, "batch positions dim"], Attended, Attended | None]:
         """One layer's step.
@@ -85,10 +85,10 @@ class Block(nn.Module):
         else:
             inputs = x
         if remember is None:
-            attended = self.attention.among(inputs, sight)
+            attended = self.attention.self_attend(inputs, shared)
         else:
-            query, keys = self.attention.project(inputs, sight.turn)
-            attended = self.attention(query, remember(keys), sight)
+            query, keys = self.attention.project(inputs, shared.turn)
+            attended = self.attention(query, remember(keys), shared)
         x, inputs = self._added(x, attended.context, self.attention_norm, self.across_norm)
         looked = None
         if self.across is not None:
@@ -175,7 +175,7 @@ class Stack(nn.Module):
         """Nothing read yet."""
         forget(self)
         heads: Any = self.blocks[0].attention
-        return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, kind_of(heads))
+        return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, reference_tensor(heads))
 
     def memory(self, states: Float[Tensor, "batch keys dim"], keep: Bool[Tensor, "batch keys"] | None = None) -> Memory:
         """What the cross-attentions look at, projected once for all steps; padding cannot be seen."""
@@ -221,19 +221,21 @@ class Stack(nn.Module):
         if self.position is not None and self.position.kind == "add":
             x = self.position.add(x, places.of_queries)
         x = self.dropout(x)
-        sight = places.sight(self.causal, self.window, self.position, self._scored)
-        across = None if memory is None else Sight(None if memory.keep is None else memory.keep[:, None, None])
+        shared = places.shared(self.causal, self.window, self.position, self._scored)
+        across = (
+            None if memory is None else AttentionContext(None if memory.keep is None else memory.keep[:, None, None])
+        )
         growth = None if cache is None else cache.grow(x.shape[1])
         attended: dict[str, Attended] = {}
         for layer, block in enumerate(self._blocks()):
             given = (None, None) if memory is None else (memory.keys[layer], across)
             if self.checkpointed and self.training and growth is None:
-                x = checkpoint(_only_output, block, x, sight, *given, use_reentrant=False)
+                x = checkpoint(_only_output, block, x, shared, *given, use_reentrant=False)
                 continue
-            x, attended[f"self {layer}"], looked = block(x, sight, *given, _adder(growth, layer))
+            x, attended[f"self {layer}"], looked = block(x, shared, *given, _adder(growth, layer))
             if looked is not None:
                 attended[f"cross {layer}"] = looked
-        after = None if growth is None else growth.done(places.keep, places.counted, places.let_go(self.window))
+        after = None if growth is None else growth.done(places.keep, places.counted, places.evicted(self.window))
         return Stacked(sum_and_norm(self.norm, x)[1], after, attended)
 
     def _blocks(self) -> list[Any]:
@@ -258,8 +260,8 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
     return len(stacks)
 
 
-def _only_output(block: Block, x: Tensor, sight: Sight, *given: Any) -> Tensor:
-    output: Tensor = block(x, sight.anew(), *given)[0]
+def _only_output(block: Block, x: Tensor, shared: AttentionContext, *given: Any) -> Tensor:
+    output: Tensor = block(x, shared.anew(), *given)[0]
     return output
 
 

@@ -200,8 +200,8 @@ def test_a_single_query_at_the_end_sees_all_keys(keys, score):
     both = regard.attend(query, key, value, score=score, mask=masks.causal() & drawn)
     assert torch.equal(both.weights > 0, drawn)
     key[1, 3] = torch.nan  # it is seen
-    spoiled = regard.attend(query, key, value, score=score, mask=masks.causal()).context
-    assert torch.equal(spoiled[0], plain.context[0]) and spoiled[1].isnan().all()
+    nonfinite = regard.attend(query, key, value, score=score, mask=masks.causal()).context
+    assert torch.equal(nonfinite[0], plain.context[0]) and nonfinite[1].isnan().all()
 
 
 @pytest.mark.parametrize("dtype", KINDS)

@@ -11,7 +11,7 @@ import regard
 from regard import masks
 from regard.attention.call import guard
 from regard.attention.call.guard import stays_safe
-from regard.attention.call.seen import seen
+from regard.attention.call.mask_summary import summarize
 from regard.attention.modules.multihead import MultiHeadAttention
 from regard.attention.parts.functional import _FEW, weigh_pairs
 from regard.attention.parts.masks import Sizes
@@ -117,8 +117,8 @@ def test_what_is_remembered_dies_with_its_tensor():
 def test_lengths_that_hide_nothing_are_no_mask():
     query, key = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
     assert regard.explain(query, key, key, mask=masks.padding([5, 5])) == regard.explain(query, key, key)
-    assert seen(masks.ragged([5, 5]), Sizes(2, 1, 5, 5)).mask is None
-    assert seen(masks.ragged([5, 4]), Sizes(2, 1, 5, 5)).mask is not None
+    assert summarize(masks.ragged([5, 5]), Sizes(2, 1, 5, 5)).mask is None
+    assert summarize(masks.ragged([5, 4]), Sizes(2, 1, 5, 5)).mask is not None
 
 
 def test_the_callers_lengths_may_change_after_the_call():
@@ -164,7 +164,7 @@ def test_whoever_is_known_to_see_something_does(queries):
     parts += [masks.keep(torch.zeros(queries, 5, dtype=torch.bool))] + [masks.ragged([2, 5])] * (queries == 5)
     told = []
     for one, other in itertools.combinations_with_replacement(parts, 2):
-        known = seen(one & other, sizes)
+        known = summarize(one & other, sizes)
         if known.sighted():
             told.append(known)
             assert known.mask is None or known.mask.draw(sizes, torch.device("cpu")).any(-1).all(), (one, other)

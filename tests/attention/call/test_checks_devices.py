@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard import masks
-from regard.attention.modules.heads import CrossHeads, Keys, Sight
+from regard.attention.modules.heads import AttentionContext, CrossHeads, Keys
 from regard.errors import ShapeError
 
 SIZES = [(2, 2, 7, 5), (2, 2, 257, 16)]  # for torch's own kernel, and for the loop
@@ -32,7 +32,7 @@ def test_of_what_a_stack_looks_at():
     heads = CrossHeads(64, 4)
     keys = torch.ones(2, 4, 257, 16, device="meta")
     with pytest.raises(RuntimeError, match="device"):
-        heads(heads.ask(torch.ones(2, 257, 64)), Keys(keys, keys), Sight())
+        heads(heads.ask(torch.ones(2, 257, 64)), Keys(keys, keys), AttentionContext())
 
 
 @pytest.mark.parametrize("make", [masks.padding, masks.ragged])

@@ -12,7 +12,7 @@ from regard import masks
 from regard.attention.modules.linear import LinearState, linear_step
 from regard.attention.modules.local import LocalAttention
 from tests.batched import batches_are_singles
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 QUERIES = 301  # of a size that every path takes
 

@@ -1,4 +1,4 @@
-"""Hidden content in calls that are long enough for the compiled loop, which looks at what it reads while reading it."""
+"""Hidden content in calls that are long enough for the native loop, which looks at what it reads while reading it."""
 
 import pytest
 import torch
@@ -6,9 +6,9 @@ import torch
 import regard
 from regard import masks
 from regard.attention.call import guard
-from regard.attention.paths import walk
+from regard.attention.paths import run as running
 from regard.kernels.dot import dot
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 BATCH, HEADS, LENGTH, DIM, VALUE_DIM = 3, 4, 131, 17, 7
 LENGTHS = torch.tensor([131, 67, 3])
@@ -120,11 +120,11 @@ def test_who_sees_such_a_number_reads_nan_and_nobody_else(mask, which, bad):
         inputs[which][0, 1, place, 3] = bad
         attended = regard.attend(*inputs, mask=MASKS[mask])
     keep = drawn(MASKS[mask])[0, 1]
-    spoiled = torch.zeros(BATCH, HEADS, LENGTH, dtype=torch.bool)
-    spoiled[0, 1] = keep[:, place] if which else (torch.arange(LENGTH) == place) & keep.any(-1)
-    assert spoiled.any() and attended.context[spoiled].isnan().all()
-    torch.testing.assert_close(attended.context[~spoiled], expected[~spoiled])
-    assert attended.weights[spoiled].isnan().any(-1).all() and attended.weights[~spoiled].isfinite().all()
+    nonfinite = torch.zeros(BATCH, HEADS, LENGTH, dtype=torch.bool)
+    nonfinite[0, 1] = keep[:, place] if which else (torch.arange(LENGTH) == place) & keep.any(-1)
+    assert nonfinite.any() and attended.context[nonfinite].isnan().all()
+    torch.testing.assert_close(attended.context[~nonfinite], expected[~nonfinite])
+    assert attended.weights[nonfinite].isnan().any(-1).all() and attended.weights[~nonfinite].isfinite().all()
 
 
 def test_prepared_keys_and_three_axes():
@@ -205,7 +205,7 @@ def test_only_what_the_loop_does_not_look_at_is_looked_at_ahead(monkeypatch):
 def test_explained_is_what_happens():
     inputs = given(MASKS["ragged"], torch.nan)
     told = regard.explain(*inputs, mask=MASKS["ragged"])
-    assert told.path == "compiled" and not told.guarded
+    assert told.path == "native" and not told.guarded
     causal = regard.explain(*inputs, mask=masks.causal())
     assert causal.path == "explicit" and causal.guarded
     inputs[1].data[0, 2, 5, 0] = torch.inf
@@ -272,7 +272,7 @@ def test_narrow_types_drop_the_same():
 # --- what explain says ----------------------------------------------------------------------------------------------
 
 
-def apart(fill):
+def decompose(fill):
     """Queries that see nothing, some of them in blocks that nobody goes through."""
     made = [torch.randn(2, 2, size, 7) for size in (97, 211, 211)]
     made[0][:, :, fill:, 3] = torch.nan
@@ -286,16 +286,16 @@ def large(which, number, rows=slice(0, 3)):
 
 
 CALLS = {
-    "a cosine of long queries": ("cosine", lambda: large(0, 1e30), "compiled"),
-    "a cosine of long keys": ("cosine", lambda: large(1, 1e30), "compiled"),
+    "a cosine of long queries": ("cosine", lambda: large(0, 1e30), "native"),
+    "a cosine of long keys": ("cosine", lambda: large(1, 1e30), "native"),
     "a cosine that reads what is large": ("cosine", lambda: large(2, 1e30), "explicit"),
     "a cosine of NaN": ("cosine", lambda: large(1, torch.nan), "explicit"),
     "long queries": ("scaled_dot", lambda: large(0, 1e30), "explicit"),
-    "queries that are long but for the scale": ("scaled_dot", lambda: large(0, 2e19, slice(0, 1)), "compiled"),
-    "keys that are long together": ("scaled_dot", lambda: large(1, 1.2e19, slice(0, 1)), "compiled"),
-    "ordinary": ("scaled_dot", lambda: large(1, 1.0), "compiled"),
-    "blind blocks": ("scaled_dot", lambda: apart(65), None),
-    "blind queries beside others": ("scaled_dot", lambda: apart(50), None),
+    "queries that are long but for the scale": ("scaled_dot", lambda: large(0, 2e19, slice(0, 1)), "native"),
+    "keys that are long together": ("scaled_dot", lambda: large(1, 1.2e19, slice(0, 1)), "native"),
+    "ordinary": ("scaled_dot", lambda: large(1, 1.0), "native"),
+    "blind blocks": ("scaled_dot", lambda: decompose(65), None),
+    "blind queries beside others": ("scaled_dot", lambda: decompose(50), None),
 }
 
 
@@ -307,10 +307,10 @@ def test_explained_is_what_happens_to_what_is_large_or_blind(name, statistics, m
     torch.manual_seed(0)
     inputs, mask = make()
     told = regard.explain(*inputs, score=score, mask=mask)
-    taken, explicit = [], walk._explicit
-    monkeypatch.setattr(walk, "_explicit", lambda *given: taken.append("explicit") or explicit(*given))
+    taken, explicit = [], running._explicit
+    monkeypatch.setattr(running, "_explicit", lambda *given: taken.append("explicit") or explicit(*given))
     attended = regard.attend(*inputs, score=score, mask=mask, statistics=statistics)
-    assert told.path == ("explicit" if taken else "compiled") and told.guarded is bool(taken)
+    assert told.path == ("explicit" if taken else "native") and told.guarded is bool(taken)
     assert path in (None, told.path)
     monkeypatch.undo()
     expected = regard.attend(*inputs, score=score, mask=mask, refocus=[lambda weights: weights])

@@ -11,7 +11,7 @@ from regard.attention.parts.masks import as_mask
 from regard.attention.parts.score import DotProduct, PerHead, Prepared
 from regard.errors import ConfigError, MaskError, ShapeError
 
-QUERIES, KEYS = 61, 53  # so many that the compiled loop takes them
+QUERIES, KEYS = 61, 53  # so many that the native loop takes them
 
 
 def sized(query=7, key=7, value=5, heads=None, queries=QUERIES, keys=KEYS):
@@ -115,7 +115,7 @@ def test_a_mask_that_has_to_see_numbers_is_not_asked():
     for function in (lambda b, h, q, k: k <= int(q.max()), lambda b, h, q, k: torch.from_numpy(k.numpy() > 3)):
         given = sized()
         told = regard.explain(*given, mask=function)
-        assert told.path in ("compiled", "fused")
+        assert told.path in ("native", "fused")
         assert regard.attend(*given, mask=function).context.shape == (13, QUERIES, 5)
 
 
@@ -141,7 +141,7 @@ class Cut(DotProduct):
 
 @pytest.mark.parametrize("queries", (5, QUERIES, 521))
 def test_loops_are_given_sides_that_fit(queries):
-    """The compiled loop read what lay behind them."""
+    """The native loop read what lay behind them."""
     given = sized(queries=queries, keys=queries)
     for score in (Cut(3, None), Cut(None, 3)):
         for dropout in (0.0, 0.1):
@@ -213,7 +213,7 @@ def test_what_is_not_known_of_a_callers_own_part_is_not_refused():
     query, key, value = sized(key=5)
     for options in ({"score": Wider()}, {"score": Linear(lambda x: x[..., :3].exp())}):
         told = regard.explain(query, key, value, **options)
-        assert told.path in ("compiled", "fused")
+        assert told.path in ("native", "fused")
         assert regard.attend(query, key, value, **options).context.shape == value.shape[:1] + (QUERIES, 5)
 
 

@@ -10,7 +10,12 @@ from regard.attention.family.family import System, family
 from regard.attention.family.page import KINDS, markdown
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-HOMES = ["attend", "linear", "local", "multihead", "normalize", "pooling", "score"]
+HOMES = [
+    "attend",
+    *(f"modules.{one}" for one in ("linear", "local", "multihead", "pooling")),
+    "parts.normalize",
+    "parts.score",
+]
 
 
 def test_the_pages_are_printed_from_the_table():

@@ -34,19 +34,19 @@ class Model(nn.Module):
         return [attended.context for attended in each] + [attended.weights for attended in each]
 
 
-def inputs(batch, length, spoiled=False):
+def inputs(batch, length, nonfinite=False):
     """Padding on the left of the last item, holding anything or NaN."""
     x, keep = torch.randn(batch, length, 12), torch.ones(batch, length, dtype=torch.bool)
     keep[-1, : length // 3] = False
-    if spoiled:
+    if nonfinite:
         x[~keep] = torch.nan
     return x, keep
 
 
 def check(model, run, sizes):
     for batch, length in sizes:
-        for spoiled in (False, True):
-            x, keep = inputs(batch, length, spoiled)
+        for nonfinite in (False, True):
+            x, keep = inputs(batch, length, nonfinite)
             for found, expected in zip(run(x, keep), model(x, keep), strict=True):
                 found, expected = found.transpose(1, -2)[keep], expected.transpose(1, -2)[keep]
                 torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

@@ -203,9 +203,9 @@ def test_the_future_touches_nothing_and_the_seen_is_not_silenced_B03(content):
     """A value or key of 7 is not finite at position 4: queries before it are as without, from it on they are NaN."""
     query, key, value = inputs(7, 7)
     clean = linear_attention(query, key, value, causal=True)
-    for spoiled in (0, 1):
+    for nonfinite in (0, 1):
         given = [query, key.clone(), value.clone()]
-        given[1 + spoiled][0, 1, 4, 2] = content  # item 0, key head 1: heads 3, 4 and 5
+        given[1 + nonfinite][0, 1, 4, 2] = content  # item 0, key head 1: heads 3, 4 and 5
         context = linear_attention(*given, causal=True)
         assert torch.isnan(context[0, 3:, 4:]).all()
         assert torch.equal(context[0, :3], clean[0, :3]) and torch.equal(context[1], clean[1])
@@ -222,11 +222,11 @@ def test_the_future_touches_nothing_and_the_seen_is_not_silenced_B03(content):
 
 def test_a_query_that_is_not_finite_spoils_itself_alone():
     query, key, value = inputs(5, 5)
-    spoiled = query.clone()
-    spoiled[0, 2, 1] = torch.nan
+    nonfinite = query.clone()
+    nonfinite[0, 2, 1] = torch.nan
     for causal in (False, True):
         clean = linear_attention(query, key, value, causal=causal)
-        context = linear_attention(spoiled, key, value, causal=causal)
+        context = linear_attention(nonfinite, key, value, causal=causal)
         assert torch.isnan(context[0, 2, 1]).all()
         context, clean = context.clone(), clean.clone()
         context[0, 2, 1] = clean[0, 2, 1] = 0
@@ -283,5 +283,5 @@ def test_errors():
         ((2, 0, 5, 3), (2, 2, 5, 3)),
     ):
         query, key = (torch.randn(shape) for shape in shapes)
-        with pytest.raises((ShapeError, TypeError)):  # the compiled loop would read beyond the end
+        with pytest.raises((ShapeError, TypeError)):  # the native loop would read beyond the end
             linear_attention(query, key, key)

@@ -307,10 +307,10 @@ def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, 
     monkeypatch.setattr(local_window, "_COPIES", 1.0)
     torch.manual_seed(0)
     attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
-    for spoiled in (0, 1):
+    for nonfinite in (0, 1):
         query, *each = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
         clean = attention(query, *each, lengths=torch.tensor([37])).context
-        each[spoiled][0, 9, 1] = content
+        each[nonfinite][0, 9, 1] = content
         ours, theirs = both(monkeypatch, lambda: attention(query, *each, lengths=torch.tensor([37])))  # noqa: B023
         torch.testing.assert_close(ours.context, theirs.context, equal_nan=True)
         assert torch.isnan(ours.context[0, 7:12]).all()

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import regard
-from regard.attention.modules.heads import SelfHeads, Sight
+from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.modules.local import LocalAttention
 
 WIDTH = 7
@@ -95,13 +95,13 @@ def test_a_call_of_ones_own_is_obeyed_within_a_window(name):
 def test_a_projection_of_ones_own_is_obeyed(size):
     torch.manual_seed(0)
     heads, x = SelfHeads(64, 4), torch.randn(2, size, 64)
-    plain = heads.among(x, Sight(causal=True)).context
+    plain = heads.self_attend(x, AttentionContext(causal=True)).context
 
     def project(self, x, turn):
         query, keys = SelfHeads.project(self, x, turn)
         return 2 * query, keys
 
     own(heads, project=project)
-    found = heads.among(x, Sight(causal=True)).context
-    assert_close(found, heads(*heads.project(x, None), Sight(causal=True)).context, rtol=1e-5, atol=1e-5)
+    found = heads.self_attend(x, AttentionContext(causal=True)).context
+    assert_close(found, heads(*heads.project(x, None), AttentionContext(causal=True)).context, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(found, plain, atol=1e-4)

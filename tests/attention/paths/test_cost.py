@@ -10,7 +10,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.call.call import Call
-from regard.attention.paths import asked, choose as dispatch, cost
+from regard.attention.paths import asked, choose, cost
 from regard.attention.paths.cost import warn_of_memory
 from regard.errors import SlowPathWarning
 from regard.kernels.dot import dot
@@ -30,7 +30,7 @@ def test_operations_are_those_that_torch_counts(monkeypatch):
     """Exact, but where a kernel leaves out what is hidden, or sums without a product."""
     monkeypatch.setenv("REGARD_COMPILE", "0")
     told = {row["name"]: row for row in cases("operations")}
-    assert {row["path"] for row in told.values()} == set(dispatch.Path.__args__) - {"compiled"}
+    assert {row["path"] for row in told.values()} == set(choose.Path.__args__) - {"native"}
     for name, row in told.items():
         for way in ("forward", "both"):
             ratio = row[f"{way} real"] / row[way]
@@ -85,7 +85,7 @@ def test_a_causal_or_windowed_call_computes_what_is_seen():
     half = regard.explain(*tensors, mask=masks.causal(), cost=True).cost
     assert half.operations == 2 * 2 * (1024 * 1025 // 2) * 16
     near = regard.explain(*tensors, mask=masks.window(10, 0), cost=True)
-    most = {"compiled": 11 * 1024, "windowed": 1024 * 74}[near.path]
+    most = {"native": 11 * 1024, "windowed": 1024 * 74}[near.path]
     assert 0.98 * most < near.cost.operations / (2 * 2 * 16) <= most
 
 
@@ -105,7 +105,7 @@ def test_any_mask_can_be_foretold(mask):
 
 
 def test_every_path_is_foretold():
-    assert set(cost._PATHS) == set(dispatch.Path.__args__)
+    assert set(cost._PATHS) == set(choose.Path.__args__)
 
 
 def test_constants_are_those_of_the_kernels():
@@ -171,7 +171,7 @@ def test_the_argument_and_what_to_do_are_told_once(untold, monkeypatch):
     assert warned(*large, refocus=[lambda weights: weights]) == []
     [told] = warned(*large, refocus=[lambda weights: weights], normalizer="sparsemax")
     assert told.startswith("the normalizer 'sparsemax'")
-    assert explain_path(*large, dropout=0.1) == "compiled" or compiler.compiler() is None
+    assert explain_path(*large, dropout=0.1) == "native" or compiler.compiler() is None
     monkeypatch.setattr(dot, "serves", lambda *_: False)
     monkeypatch.setattr(Call, "_blocks", lambda call: False)  # a GPU, say
     [told] = warned(*large, dropout=0.1)
@@ -206,13 +206,13 @@ def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
 
 
 def test_every_reason_says_what_to_do():
-    """The words of `dispatch.choose`: each but two is mended by something said."""
-    facts = dispatch.Facts(
+    """The words of `choose.choose`: each but two is mended by something said."""
+    facts = choose.Facts(
         names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False,
-        is_softmax=False, has_value=False, heard=True, refocused=True, dropout=0.1, empty=True, transformed=True,
+        is_softmax=False, has_value=False, has_hooks=True, refocused=True, dropout=0.1, empty=True, transformed=True,
         unsafe=True, blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
     )  # fmt: skip
-    reasons = dispatch.choose(facts).reasons
+    reasons = choose.choose(facts).reasons
     assert len(reasons) == 9
     without = [reason for reason in reasons if not any(reason.startswith(words) for words in cost._MENDED)]
     assert without == ["there is no value: the weights are the answer", "an axis has size 0"]

@@ -15,15 +15,15 @@ from regard.attention.parts.functional import additive_pairs, location_features,
 from regard.kernels.additive import additive, blocks as additive_blocks, products as additive_products
 from regard.kernels.native import compiler
 from tests.attention.registered_parts import MASKS, module, tensors
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 from tests.reference.attention import plain_attend, score_of_pair
 
-LOOPS = ["torch", "sums", "products", pytest.param("compiled", marks=needs_compiler)]
+LOOPS = ["torch", "sums", "products", pytest.param("native", marks=needs_compiler)]
 
 
 @pytest.fixture(params=LOOPS)
 def loop(request, monkeypatch):
-    """Every call takes this path: in blocks of 97 numbers, by matrix products of 11 pairs, or by the compiled loop.
+    """Every call takes this path: in blocks of 97 numbers, by matrix products of 11 pairs, or by the native loop.
 
     What is torch's own is taken by products of any size, or never.
     """
@@ -31,7 +31,7 @@ def loop(request, monkeypatch):
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive_blocks, "BLOCK", 97)
     monkeypatch.setattr(additive_blocks, "_PRODUCT", 10**9 if request.param == "sums" else 1)
-    if request.param == "compiled":
+    if request.param == "native":
         assert compiler.library("additive/additive") is not None
     else:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
@@ -253,14 +253,14 @@ def test_the_table_of_pairs_is_never_formed(loop):
     query, key, vector = sides(2, 11, 13, 17)
     with Largest() as largest:
         additive.additive_scores(query, key, vector, formula).sum().backward()
-    # The keys themselves, which the compiled loop fills up to whole vectors; a block has 97, the table 4,862. Products
+    # The keys themselves, which the native loop fills up to whole vectors; a block has 97, the table 4,862. Products
     # hold the powers of a few hidden units, 997 numbers here.
-    assert largest.numbers <= {"products": 997, "compiled": 2 * 13 * 24}.get(loop, 2 * 13 * 17)
+    assert largest.numbers <= {"products": 997, "native": 2 * 13 * 24}.get(loop, 2 * 13 * 17)
 
 
 def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
     made, to_keep = [], additive._to_keep
-    monkeypatch.setattr(additive, "_to_keep", lambda key, compiled: made.append(1) or to_keep(key, compiled))
+    monkeypatch.setattr(additive, "_to_keep", lambda key, native: made.append(1) or to_keep(key, native))
     query, key, vector = (side.detach() for side in sides(2, 1, 5, 7))
     steps = [additive.additive_scores(query, key, vector, formula, prepared=True) for _ in range(3)]
     assert len(made) == 1
@@ -269,7 +269,7 @@ def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
     after = additive.additive_scores(query, key, vector, formula, prepared=True)
     torch.testing.assert_close(after, formula(query, key, vector))
     assert len(made) == 2
-    kept = additive._kept[loop == "compiled"]._found
+    kept = additive._kept[loop == "native"]._found
     before = len(kept)
     del key
     assert len(kept) == before - 1

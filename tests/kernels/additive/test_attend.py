@@ -1,4 +1,4 @@
-"""Additive attention in one compiled loop beside the formula written out: contexts, gradients, edges, dropout."""
+"""Additive attention in one native loop beside the formula written out: contexts, gradients, edges, dropout."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 import regard
 from regard.kernels.additive import additive, attend as additive_attend
 from tests.batched import batches_are_singles
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.kernels.additive.additive import additive_scores
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 
 def formula(query, key, vector):

@@ -9,7 +9,7 @@ import torch
 from regard.attention.parts.functional import weigh_pairs
 from regard.kernels.additive import additive, step as additive_step
 from regard.kernels.native import compiler
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 WIDE = {torch.float32: 17.0, torch.float64: 160.0}
 
@@ -72,7 +72,7 @@ def test_the_widest_keys_and_far_queries(dtype):
     query = far.view(9, 1, 1).expand(9, 1, 13)
     key = torch.linspace(-wide, wide, 11, dtype=dtype).view(1, 11, 1).repeat(9, 1, 13)
     vector = torch.rand(13, generator=torch.Generator().manual_seed(0)).to(dtype)
-    assert additive.kept_of(key, compiled=False) is not None
+    assert additive.kept_of(key, native=False) is not None
     bound = 4 * torch.finfo(dtype).eps * vector.sum().item()
     torch.testing.assert_close(scored(query, key, vector).double(), exact(query, key, vector), rtol=0, atol=bound)
 
@@ -167,4 +167,4 @@ def test_the_loop_and_torchs_calls_keep_keys_apart(monkeypatch):
 def test_nothing_is_kept_for_a_loop_that_is_not_there(monkeypatch):
     """Whoever asks may be of another library, which could be built: keys laid out for torch are none of its."""
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    assert additive.kept_of(sides(1, hidden=13)[1], compiled=True) is None
+    assert additive.kept_of(sides(1, hidden=13)[1], native=True) is None

@@ -5,13 +5,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from regard.attention.modules.heads import SelfHeads, Sight
+from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.modules.linear import linear_attention
 from regard.attention.parts.functional import additive_pairs
 from regard.kernels.local import softmax as local_softmax
 from regard.kernels.transformer import feed_forward, norm
 from regard.layers.transformer import Block
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 
 def agree(function, *given):
@@ -34,7 +34,7 @@ def leaf(*shape, kind=torch.float32):
 def test_a_block_with_norms_in_the_loop(order):
     torch.manual_seed(0)
     block = Block(SelfHeads(64, 4), nn.Sequential(nn.Linear(64, 64), nn.Tanh()), lambda: nn.LayerNorm(64), order=order)
-    agree(lambda x, *_: block(x, Sight(causal=True))[0], leaf(3, 53, 64), *block.parameters())
+    agree(lambda x, *_: block(x, AttentionContext(causal=True))[0], leaf(3, 53, 64), *block.parameters())
 
 
 @needs_compiler

@@ -7,7 +7,7 @@ import torch
 from torch._vmap_internals import _vmap as legacy_vmap
 from torch.utils.checkpoint import checkpoint
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.once import once
 from tests.batched import batches_are_singles
 
@@ -23,7 +23,7 @@ class Scaled(torch.autograd.Function):
         return x * y, 2 * y
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx, above, other):
         x, y = ctx.saved_tensors
         ctx.calls.append([None if one is None else tuple(one.shape) for one in (above, other)])
@@ -159,7 +159,7 @@ def test_what_fails_within_leaves_the_mapping_as_it_was():
             return x * 1
 
         @staticmethod
-        @one_at_a_time
+        @unbatched
         def backward(ctx, above):
             raise ValueError("no gradient today")
 
@@ -182,7 +182,7 @@ class Refusing(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("this square; another has them")
     def backward(ctx, above):
         (x,) = ctx.saved_tensors

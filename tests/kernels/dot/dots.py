@@ -1,4 +1,4 @@
-"""Softmax of dot products by its formula, in float64, for the tests of the compiled loop."""
+"""Softmax of dot products by its formula, in float64, for the tests of the native loop."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Cosines in the compiled loop: vectors divided by their lengths where they are packed, beside the formula."""
+"""Cosines in the native loop: vectors divided by their lengths where they are packed, beside the formula."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ import regard
 from regard import attend
 from regard.kernels.dot import dot
 from regard.kernels.dot.dot import attention, attention_and_statistics
-from tests.compiled import needs_compiler
 from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 
@@ -120,7 +120,7 @@ def test_the_score_by_the_loop_and_as_it_is_written(learned, prepared, dtype):
     score = regard.score("cosine", strength=strength)
     wanted = [*given, strength] if learned else given
     key = score.prepare(given[1]) if prepared else given[1]
-    assert regard.explain(given[0], key, given[2], score=score).path == "compiled"
+    assert regard.explain(given[0], key, given[2], score=score).path == "native"
     found = attend(given[0], key, given[2], score=score)
     scale = strength.double()[:, None, :, None] if learned else strength
     query, keys, value = (one.double() for one in given)

@@ -1,4 +1,4 @@
-"""The compiled loop of dot products: the formula's numbers and gradients, whatever is hidden, added or dropped."""
+"""The native loop of dot products: the formula's numbers and gradients, whatever is hidden, added or dropped."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from regard.kernels.dot import dot
 from regard.kernels.dot.amx import half
 from regard.kernels.dot.dot import Visible, attention, serves
 from regard.kernels.native import compiler
-from tests.compiled import needs_compiler
 from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -1,4 +1,4 @@
-"""attend with the compiled loop for dot products: when it is taken, with which mask, and what is told."""
+"""attend with the native loop for dot products: when it is taken, with which mask, and what is told."""
 
 import os
 import subprocess
@@ -9,12 +9,12 @@ import torch
 
 import regard
 from regard import explain, masks
-from regard.attention.call.seen import apart
-from regard.attention.modules.heads import SelfHeads, Sight
+from regard.attention.call.mask_summary import decompose
+from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.parts.masks import Sizes
 from regard.kernels.dot import dot
 from regard.kernels.native import compiler
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 from tests.reference.attention import plain_attend
 
 pytestmark = needs_compiler
@@ -58,7 +58,7 @@ def test_under_each_mask_it_gives_what_the_formulas_give(name, biased):
     mask, sees = MASKS[name]
     query, key, value = inputs = tensors()
     bias = torch.randn(BATCH, 1, QUERIES, KEYS, dtype=torch.float64).requires_grad_() if biased else None
-    assert explain(query, key, value, mask=mask, bias=bias).path == "compiled"
+    assert explain(query, key, value, mask=mask, bias=bias).path == "native"
     ours = regard.attend(query, key, value, mask=mask, bias=bias)
     context, weights = plain_attend(
         query,
@@ -98,7 +98,7 @@ def test_ragged_items_read_their_own_and_0_behind(name, loop, monkeypatch):
         monkeypatch.setattr(dot, "serves", lambda *_: False)
     mask, sees = RAGGED[name]
     query, key, value = inputs = tensors(KEYS, KEYS)
-    assert explain(query, key, value, mask=mask).path == ("compiled" if loop else "fused")
+    assert explain(query, key, value, mask=mask).path == ("native" if loop else "fused")
     ours = regard.attend(query, key, value, mask=mask)
     context, weights = plain_attend(query, key, value, score="scaled_dot", sees=lambda b, h, q, k: sees(b, q, k))
     torch.testing.assert_close(ours.context, context)
@@ -141,7 +141,7 @@ def test_scores_that_are_dot_products_take_it(options):
     query, key, value = tensors()
     fast = regard.attend(query, key, value, **options)
     slow = regard.attend(query, key, value, refocus=[lambda weights: weights], **options)
-    assert explain(query, key, value, **options).path == "compiled"
+    assert explain(query, key, value, **options).path == "native"
     torch.testing.assert_close(fast.context, slow.context)
     torch.testing.assert_close(fast.weights, slow.weights)
 
@@ -252,7 +252,7 @@ def test_a_mask_taken_apart_is_the_same_mask(name):
     if mask is None:
         return
     sizes = Sizes(BATCH, HEADS, QUERIES, KEYS)
-    found = apart(mask, sizes)
+    found = decompose(mask, sizes)
     rest, known = (
         torch.ones(1, 1, 1, 1, dtype=torch.bool) if part is None else part.draw(sizes, torch.device("cpu"))
         for part in (found.rest, found.known)
@@ -274,7 +274,7 @@ def test_statistics_at_once_are_those_made_later(name, learned):
 
 def test_shapes_without_content_are_judged_as_if_they_were_on_a_processor():
     query, key, value = (one.detach().to("meta") for one in tensors())
-    assert explain(query, key, value, mask=masks.causal()).path == "compiled"
+    assert explain(query, key, value, mask=masks.causal()).path == "native"
 
 
 def test_loops_are_found_where_text_is_ascii():
@@ -311,7 +311,7 @@ def test_layers_look_by_the_loop_where_it_is_worth_it(seen, biased, monkeypatch)
     def looked(worth):
         monkeypatch.setattr(dot, "worth", lambda *_: worth)
         query, keys = heads.project(x, None)
-        context = heads(query, keys, Sight(kept, seen == "causal", bias)).context
+        context = heads(query, keys, AttentionContext(kept, seen == "causal", bias)).context
         return context, *torch.autograd.grad(context.square().sum(), wanted)
 
     expected = looked(False)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.kernels.dot import dot, draws as dot_draws
-from tests.compiled import needs_compiler
 from tests.kernels.dot.dots import ALL
+from tests.native import needs_compiler
 
 SHAPES = ((2, 3, 97, 101), (1, 2, 50, 401), (2, 1, 17, 67), (1, 1, 300, 1031))
 

@@ -5,8 +5,8 @@ import torch
 
 from regard.kernels.dot import dot
 from regard.kernels.dot.look import finds_safe
-from tests.compiled import needs_compiler
 from tests.kernels.dot.dots import ALL, CAUSAL
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler  # it is a loop's look
 RAGGED = ALL._replace(lengths=[211, 67], asked=[97, 0])

@@ -10,7 +10,7 @@ from regard.attention.attend import attend, explain
 from regard.kernels.additive import additive, attend as additive_attend
 from regard.kernels.fallback import rows
 from tests.attention.registered_parts import MASKS, module, tensors
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 from tests.reference.attention import plain_attend
 
 

@@ -10,13 +10,13 @@ from regard.kernels.linear import linear, parts as linear_parts
 from regard.kernels.linear.parts import Call
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 from tests.reference.linear import linear as slow
 
 
-@pytest.fixture(params=["torch", pytest.param("compiled", marks=needs_compiler)])
+@pytest.fixture(params=["torch", pytest.param("native", marks=needs_compiler)])
 def loop(request, monkeypatch):
-    """Torch's own calls in chunks of 7 positions, one item at a time; or the compiled loop."""
+    """Torch's own calls in chunks of 7 positions, one item at a time; or the native loop."""
     if request.param == "torch":
         monkeypatch.setattr(linear, "compiler", SimpleNamespace(library=lambda name: None))
         monkeypatch.setattr(linear_parts, "CHUNK", 7)

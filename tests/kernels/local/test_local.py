@@ -9,14 +9,14 @@ from torch.testing._internal.two_tensor import TwoTensor
 from regard.kernels.local import local
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 WINDOW = 5
 
 
-@pytest.fixture(params=["copied", "bags", "blocks", "dense", pytest.param("compiled", marks=needs_compiler)])
+@pytest.fixture(params=["copied", "bags", "blocks", "dense", pytest.param("native", marks=needs_compiler)])
 def way(request, monkeypatch):
-    """Rows copied for two queries at a time; bags of rows; blocks of three queries; all rows; the compiled loop."""
+    """Rows copied for two queries at a time; bags of rows; blocks of three queries; all rows; the native loop."""
     monkeypatch.setattr(local, "_MANY", 1)
     monkeypatch.setattr(local, "_TIMES", dict.fromkeys(local._TIMES, 99.0 if request.param == "dense" else 0.0))
     monkeypatch.setattr(local, "_BLOCK", 2 * WINDOW * 19)
@@ -27,7 +27,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(local, "_DOTS", None)
     if request.param in ("copied", "bags", "blocks"):
         monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
-    elif request.param == "compiled":
+    elif request.param == "native":
         assert compiler.library("local/local") is not None
     return request.param
 

@@ -14,17 +14,17 @@ from regard.kernels.local import local, softmax as local_softmax
 from regard.kernels.local.softmax import Window, look, predict, predicts
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 KEYS, SIZE = 23, 8
 LENGTHS = torch.tensor([KEYS, 11, 0])
 PLAIN, BELL = Window(2.5, SIZE, 0.0, 1.0), Window(2.5, SIZE, 1.25, 0.7)
 
 
-@pytest.fixture(params=["torch", "torch, all rows", pytest.param("compiled", marks=needs_compiler)])
+@pytest.fixture(params=["torch", "torch, all rows", pytest.param("native", marks=needs_compiler)])
 def way(request, monkeypatch):
-    """Torch's own calls over windows, and over all rows; the compiled loop."""
-    if request.param == "compiled":
+    """Torch's own calls over windows, and over all rows; the native loop."""
+    if request.param == "native":
         assert compiler.library("local/local") is not None
     else:
         monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
@@ -278,8 +278,8 @@ def test_nothing_is_held_when_a_call_is_over(way):
     gc.disable()
     try:
         looked = look(*given, LENGTHS, BELL)
-        center = predict(given[0], torch.ones(1, 19, dtype=torch.float64), LENGTHS) if way == "compiled" else given[0]
-        held = [weakref.ref(one) for one in (looked.context, looked.scores, *([center] * (way == "compiled")))]
+        center = predict(given[0], torch.ones(1, 19, dtype=torch.float64), LENGTHS) if way == "native" else given[0]
+        held = [weakref.ref(one) for one in (looked.context, looked.scores, *([center] * (way == "native")))]
         del looked, center
         assert all(one() is None for one in held)
     finally:

@@ -1,4 +1,4 @@
-"""The compiled loop of the loss, beside torch's own calls."""
+"""The native loop of the loss, beside torch's own calls."""
 
 import inspect
 
@@ -12,7 +12,7 @@ from regard.errors import ShapeError
 from regard.kernels.loss import cross_entropy
 from regard.kernels.native import compiler
 from regard.layers.objective import objective, vocabulary_objective
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -5,7 +5,7 @@ import torch
 
 from regard.kernels.loss import dropout
 from regard.layers.dropout import Dropout
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 RATE = 12757  # of 65,536
 LEAST, SCALE = RATE - 2**15, 2**16 / (2**16 - RATE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.kernels.native import compiler
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 SOURCE = """
 extern "C" int loops_failed() { return 0; }

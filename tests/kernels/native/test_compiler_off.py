@@ -12,7 +12,7 @@ from regard.kernels.dot import dot
 from regard.kernels.dot.amx import half
 from regard.kernels.native import compiler
 from regard.kernels.transformer import first
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""General attention over each item's own keys in a compiled loop, beside a plain formula, item by item."""
+"""General attention over each item's own keys in a native loop, beside a plain formula, item by item."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from regard.models.seq2seq import source_attention
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.source_attention import SourceAttention
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 CLOSE = {torch.float64: {"rtol": 1e-11, "atol": 1e-11}, torch.float32: {"rtol": 2e-4, "atol": 2e-5}}

@@ -1,4 +1,4 @@
-"""The steps of a GRU and an LSTM between their products: the compiled loop and torch's calls, beside plain formulas."""
+"""The steps of a GRU and an LSTM between their products: the native loop and torch's calls, beside plain formulas."""
 
 import pytest
 import torch
@@ -10,12 +10,12 @@ from regard.kernels.recurrent.recurrent import gru_step
 LOOSE = {torch.float32: {"rtol": 1e-5, "atol": 2e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-13}}
 
 
-@pytest.fixture(params=["compiled", "torch"])
+@pytest.fixture(params=["native", "torch"])
 def way(request, monkeypatch):
     if request.param == "torch":
         monkeypatch.setattr(compiler, "library", lambda name: None)
     elif compiler.library("recurrent/gates") is None:
-        pytest.skip("no compiled loop is here")
+        pytest.skip("no native loop is here")
     return request.param
 
 
@@ -133,7 +133,7 @@ def test_nan_stays_where_it_was(way):
             assert not one[1].view(-1, 17)[:, [column for column in range(17) if column != place]].isnan().any()
 
 
-@pytest.mark.parametrize("way", ["compiled"], indirect=True)
+@pytest.mark.parametrize("way", ["native"], indirect=True)
 def test_threads_change_no_bit(way):
     given = [one.detach() for one in numbers(torch.float32, (307, 3 * 211), (307, 3 * 211), (307, 211), (307, 211))]
     one = gru(given[0], given[1], None, *given[2:])

@@ -10,7 +10,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from regard.kernels.native import compiler
 from regard.kernels.transformer import feed_forward
 from regard.layers.feed_forward import FeedForward
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -7,7 +7,7 @@ import torch
 from regard.decoding.choose import expand
 from regard.errors import RegardError
 from regard.kernels.transformer import first
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from regard.kernels.native import compiler
 from regard.kernels.transformer import norm
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

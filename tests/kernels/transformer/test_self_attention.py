@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention.modules.heads import SelfHeads, Sight
+from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.parts.position import position
 from regard.kernels.native import compiler
 from regard.kernels.transformer import self_attention
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 
@@ -120,8 +120,8 @@ def test_gradients_have_gradients_and_come_in_batches():
 # --- in the module --------------------------------------------------------------------------------------------------
 
 
-def taken(heads, x, sight=None):
-    context = heads.among(x, Sight(causal=True) if sight is None else sight).context
+def taken(heads, x, shared=None):
+    context = heads.self_attend(x, AttentionContext(causal=True) if shared is None else shared).context
     functions, seen = [context.grad_fn], set()
     while functions:
         function = functions.pop()
@@ -137,10 +137,14 @@ def taken(heads, x, sight=None):
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_module_gives_what_it_gives_by_parts(causal):
     torch.manual_seed(1)
-    heads, x, sight = SelfHeads(64, 4, key_heads=2), torch.randn(3, 67, 64, requires_grad=True), Sight(causal=causal)
-    assert taken(heads, x, sight)
-    one, (query, keys) = heads.among(x, sight), heads.project(x, None)
-    other = heads(query, keys, sight)
+    heads, x, shared = (
+        SelfHeads(64, 4, key_heads=2),
+        torch.randn(3, 67, 64, requires_grad=True),
+        AttentionContext(causal=causal),
+    )
+    assert taken(heads, x, shared)
+    one, (query, keys) = heads.self_attend(x, shared), heads.project(x, None)
+    other = heads(query, keys, shared)
     assert_close(one.context, other.context, rtol=1e-5, atol=1e-6)
     assert_close(one.weights, other.weights, rtol=1e-5, atol=1e-7)
     asked = [x, *heads.parameters()]
@@ -155,8 +159,12 @@ def test_other_calls_go_by_parts(monkeypatch):
     assert taken(heads, x)
     keep = torch.ones(1, 1, 1, 67, dtype=torch.bool)
     turn = position("rotary", dim=16, convention="half").at(torch.arange(67)[None])
-    for sight in (Sight(keep), Sight(bias=torch.zeros(1, 4, 67, 67)), Sight(causal=True, turn=turn)):
-        assert not taken(heads, x, sight)
+    for shared in (
+        AttentionContext(keep),
+        AttentionContext(bias=torch.zeros(1, 4, 67, 67)),
+        AttentionContext(causal=True, turn=turn),
+    ):
+        assert not taken(heads, x, shared)
     assert not taken(heads, x[:1, :13])
     assert not taken(SelfHeads(64, 8), x)  # heads of 8
     assert not taken(SelfHeads(64, 4).double(), x.double())
@@ -165,15 +173,15 @@ def test_other_calls_go_by_parts(monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         assert not taken(heads, x)
     with torch.no_grad():
-        assert heads.among(x, Sight()).context.grad_fn is None
+        assert heads.self_attend(x, AttentionContext()).context.grad_fn is None
     heard, hooked = [], SelfHeads(64, 4)
     hooked.register_forward_hook(lambda module, given, out: heard.append(given[0].shape))
     assert not taken(hooked, x) and heard == [(3, 4, 67, 16)]
     inside = SelfHeads(64, 4)
     inside.inputs.register_forward_hook(lambda module, given, out: 2 * out)
-    doubled = inside.among(x, Sight()).context
+    doubled = inside.self_attend(x, AttentionContext()).context
     query, keys = inside.project(x, None)
-    assert_close(doubled, inside(query, keys, Sight()).context, rtol=1e-5, atol=1e-6)
+    assert_close(doubled, inside(query, keys, AttentionContext()).context, rtol=1e-5, atol=1e-6)
     monkeypatch.setattr(self_attention, "_loops", self_attention._loops.__wrapped__)  # which remembers nothing
     monkeypatch.setattr(compiler, "library", lambda name: None)
     assert not taken(heads, x)

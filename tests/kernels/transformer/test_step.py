@@ -14,7 +14,7 @@ from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward
 from regard.layers.transformer import Block, Stack
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from regard.data.labelled.tagged import UNTAGGED, TaggedBatch
+from regard.models.text.bidirectional import BidirectionalTransformer
 from regard.models.text.classifier import Classifier
 from regard.models.text.classifier_settings import TransformerClassifierSettings
 from regard.models.text.masked import MaskedLanguageModel
 from regard.models.text.masked_settings import MaskedModelSettings
 from regard.models.text.tagger import Tagger
 from regard.models.text.tagger_settings import TaggerSettings
-from regard.models.text.two_sided import TwoSidedReader
 from regard.vocabulary import UNKNOWN
 
 SMALL = {"dim": 12, "heads": 2, "layers": 2, "feed_forward_dim": 11, "position": "rotary", "dropout": 0.0}
@@ -105,7 +105,7 @@ def test_a_two_sided_classifier_pools_what_every_word_saw():
 def test_a_classifiers_words_are_as_large_as_sinusoids(position, size):
     """Words come as vectors of length 1; beside sinusoids, of length √(dim/2), they are taken times √64."""
     settings = TransformerClassifierSettings(embedding_dim=64, dim=64, heads=2, layers=1, position=position)
-    reader, given = TwoSidedReader(settings, 64).eval(), []
+    reader, given = BidirectionalTransformer(settings, 64).eval(), []
     reader.stack.register_forward_pre_hook(lambda stack, inputs: given.append(inputs[0]))
     reader(torch.full((1, 3, 64), 0.125), torch.ones(1, 3, dtype=torch.bool))
     assert given[0].norm(dim=-1).flatten().tolist() == pytest.approx([size] * 3)

@@ -15,7 +15,7 @@ from regard.layers.layout import lay_out_for_steps
 from regard.models.transformer import step as transformer_step, transformer
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel
-from tests.compiled import needs_compiler
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -9,7 +9,7 @@ import torch
 
 from regard.attention.attended import Attended
 from regard.errors import ConfigError, DataError
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.tasks.algorithms.predictor import Solver
 from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.task import TASK
@@ -108,7 +108,7 @@ class Copier(torch.nn.Module):
             "read 0": Attended(None, weights=place[None, None, reading]),
             "write 0": Attended(None, weights=place[None, None, writing]),
         }
-        return Tick(200 * output - 100, SimpleNamespace(memory=memory, step=now + 1, asked=asked), looks)
+        return StepOutput(200 * output - 100, SimpleNamespace(memory=memory, step=now + 1, asked=asked), looks)
 
 
 @pytest.mark.parametrize("language, note", [("en", "when that row was given, at 3 of 3"), ("zh", "3 步中有 3 步")])

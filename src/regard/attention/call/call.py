@@ -1,4 +1,4 @@
-"""One call of attend: its parts resolved and checked, and the path chosen; `walk` takes it."""
+"""One call of attend: its parts resolved and checked, and the path chosen; `run` takes it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.attention.attended import is_mapped
 from regard.attention.call import guard as guarding
-from regard.attention.call.checks import are_real, check_prepared, checked_bias, checked_dropout, checked_sizes
-from regard.attention.call.seen import Apart, Seen, apart, conjuncts, seen
+from regard.attention.call.checks import are_plain_tensors, check_prepared, checked_bias, checked_dropout, checked_sizes
+from regard.attention.call.mask_summary import DecomposedMask, MaskSummary, conjuncts, decompose, summarize
 from regard.attention.modules.linear import Linear
 from regard.attention.parts.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.parts.normalize import Normalizer, Softmax, Sum, normalizers
@@ -26,11 +26,11 @@ from regard.attention.parts.score import (
     Score,
     scores,
 )
-from regard.attention.paths import choose as dispatch
+from regard.attention.paths import choose
 from regard.errors import ConfigError, MaskError, quoted
 from regard.kernels.additive import attend as additive_attend
-from regard.kernels.autograd.calls import is_plain, is_real
-from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.autograd.calls import is_plain, is_plain_tensor
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified
 from regard.kernels.dot import dot, look as dot_look
 from regard.kernels.fallback import rows
 
@@ -90,8 +90,8 @@ def _name(part: Any) -> str:
     return type(part).__name__
 
 
-def visible(known: Apart, keep: Tensor | None) -> dot.Visible:
-    """A mask taken apart, as the compiled loop takes it.
+def visible(known: DecomposedMask, keep: Tensor | None) -> dot.Visible:
+    """A mask taken apart, as the native loop takes it.
 
     Args:
         known: what the loop need not be drawn.
@@ -100,7 +100,7 @@ def visible(known: Apart, keep: Tensor | None) -> dot.Visible:
     return dot.Visible(known.causal, known.offset, known.window, known.lengths, keep, known.asked)
 
 
-class Course(NamedTuple):
+class Plan(NamedTuple):
     """How a call is taken.
 
     Attributes:
@@ -108,11 +108,11 @@ class Course(NamedTuple):
         guarded: hidden content must be guarded against while walking it.
         looks: nobody has looked at the call's numbers yet: its loop has to.
         unread: what is hidden may hold anything, for the loop does not read it.
-        draws: dropout is the compiled loop's, which has draws of its own, even where hidden content sends the call
+        draws: dropout is the native loop's, which has draws of its own, even where hidden content sends the call
             another way.
     """
 
-    choice: dispatch.Choice
+    choice: choose.Choice
     guarded: bool
     looks: bool
     unread: bool
@@ -120,7 +120,7 @@ class Course(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A checked call. Tensors are `(batch, [heads,] positions, dim)`; a `seed` is that of the compiled loop's draws."""
+    """A checked call. Tensors are `(batch, [heads,] positions, dim)`; a `seed` is that of the native loop's draws."""
 
     query: Tensor
     key: Tensor
@@ -133,7 +133,7 @@ class Call(NamedTuple):
     refocus: tuple[Callable[[Tensor], Tensor], ...]
     dropout: float
     sizes: Sizes
-    seen: Seen
+    summary: MaskSummary
     traced: bool
     seed: int | None = None
 
@@ -156,7 +156,7 @@ class Call(NamedTuple):
         if prepared is not None:
             check_prepared(plain, prepared.projected)
         steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
-        known = seen(None if mask is None else as_mask(mask), sizes)
+        known = summarize(None if mask is None else as_mask(mask), sizes)
         return Call(
             query,
             plain,
@@ -175,7 +175,7 @@ class Call(NamedTuple):
 
     # --- choosing ---------------------------------------------------------------------------------------------------
 
-    def choose(self, *, ahead: bool = True) -> Course:
+    def choose(self, *, ahead: bool = True) -> Plan:
         """The path, and who sees to it that hidden content leaves no trace.
 
         Args:
@@ -184,12 +184,12 @@ class Call(NamedTuple):
         mapped, linear = not self.traced and is_mapped(), self.is_linear()
         # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
         masked = self.mask is not None
-        blind = masked and (self.traced or mapped or self.query.is_meta or not is_real(self.query))
+        blind = masked and (self.traced or mapped or self.query.is_meta or not is_plain_tensor(self.query))
         normalizer = self.normalizer
         additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
         rows = additive is not None and self.takes_rows()
-        heard = is_hooked(self.score, normalizer)
-        facts = dispatch.Facts(
+        has_hooks = is_hooked(self.score, normalizer)
+        facts = choose.Facts(
             names=self.names,
             is_dot=self._is_dot(),
             is_linear=linear,
@@ -198,7 +198,7 @@ class Call(NamedTuple):
             in_a_loop=rows and self.reads_in_a_loop(),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
-            heard=heard,
+            has_hooks=has_hooks,
             refocused=bool(self.refocus),
             dropout=self.dropout,
             empty=not (self.query.numel() and self.key.numel()),
@@ -206,21 +206,21 @@ class Call(NamedTuple):
             unsafe=False,
             blocks=not loop and self._blocks(),
             bias_learned=not loop and self._learns_bias(),
-            ragged=self.seen.ragged(),
+            ragged=self.summary.ragged(),
             windowed=not loop and self._is_windowed(),
             loop=loop,
         )
-        choice = dispatch.choose(facts)
+        choice = choose.choose(facts)
         looks = masked and not blind and choice.path != "linear"  # which looks after itself
-        draws = self.dropout > 0 and choice.path == "compiled" and not self.query.is_meta
-        in_loop = looks and choice.path == "compiled" and self._loop_looks()
+        draws = self.dropout > 0 and choice.path == "native" and not self.query.is_meta
+        in_loop = looks and choice.path == "native" and self._loop_looks()
         if not looks or (in_loop and not ahead):
-            return Course(choice, blind, in_loop, in_loop, draws)
+            return Plan(choice, blind, in_loop, in_loop, draws)
         if self._is_safe():
-            return Course(choice, False, False, False, draws)
+            return Plan(choice, False, False, False, draws)
         if in_loop and self._is_read_safely():
-            return Course(choice, False, False, True, draws)
-        return Course(dispatch.choose(facts._replace(unsafe=True)), True, False, False, draws)
+            return Plan(choice, False, False, True, draws)
+        return Plan(choose.choose(facts._replace(unsafe=True)), True, False, False, draws)
 
     def _is_safe(self) -> bool:
         """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
@@ -237,7 +237,7 @@ class Call(NamedTuple):
         return (torch.get_autocast_dtype(device) if narrowed else self.query.dtype) is torch.float16
 
     def _loop_looks(self) -> bool:
-        """Whether the compiled loop reads what the caller gave, with nothing made of it first, and looks at it.
+        """Whether the native loop reads what the caller gave, with nothing made of it first, and looks at it.
 
         What is made of hidden content, parameters say, would get a gradient of 0 · NaN.
         """
@@ -247,14 +247,14 @@ class Call(NamedTuple):
         return given and untouched and self.query.dtype in (torch.float32, torch.float64)
 
     def _is_read_safely(self) -> bool:
-        """Whether the compiled loop would say so of what it reads: not all, and a cosine's directions."""
+        """Whether the native loop would say so of what it reads: not all, and a cosine's directions."""
         assert isinstance(self.score, DotProduct) and self.value is not None
         query, key, factor, directions = self.score.loop_form(self.query, self.key, self.prepared)
         return dot_look.finds_safe(
             query,
             key,
             self.value,
-            visible=visible(apart(self.mask, self.sizes), None),
+            visible=visible(decompose(self.mask, self.sizes), None),
             scale=factor / float(self.normalizer.temperature),
             directions=directions,
         )
@@ -264,12 +264,12 @@ class Call(NamedTuple):
         return _name(self.score), _name(self.normalizer)
 
     def _loops(self) -> bool:
-        """Whether the compiled loop for dot products takes such calls, and is worth it."""
+        """Whether the native loop for dot products takes such calls, and is worth it."""
         if self.value is None or self.traced or not dot.worth(self.sizes, self.dropout):
             return False  # a traced call would be tied to its sizes by their comparison
         kind = type(self.query)  # what `serves` finds of one of a class holds for all of it
         for one in (self.compared(), self.value, self.bias):
-            if one is not None and type(one) is not kind and not is_real(one):
+            if one is not None and type(one) is not kind and not is_plain_tensor(one):
                 return False
         return dot.serves(self.query, self.query, self.value)
 
@@ -277,7 +277,7 @@ class Call(NamedTuple):
         """Whether a path whose gradients are written out may be taken, and is worth it."""
         if self.traced or self.sizes.queries * self.sizes.keys < _LARGE:
             return False
-        return self.query.is_cpu and is_plain(self.query) and are_real(self.compared(), self.value, self.bias)
+        return self.query.is_cpu and is_plain(self.query) and are_plain_tensors(self.compared(), self.value, self.bias)
 
     def _learns_bias(self) -> bool:
         """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""
@@ -286,9 +286,9 @@ class Call(NamedTuple):
 
     def _is_windowed(self) -> bool:
         """Under a window alone, and one that hides most."""
-        seen = self.seen
-        alone = seen.rest is None and seen.lengths is None and self.bias is None
-        return alone and seen.window is not None and 4 * sum(seen.window) + 256 <= self.sizes.keys
+        summary = self.summary
+        alone = summary.rest is None and summary.lengths is None and self.bias is None
+        return alone and summary.window is not None and 4 * sum(summary.window) + 256 <= self.sizes.keys
 
     def compared(self) -> Tensor:
         """The keys as the score compares them."""
@@ -325,7 +325,9 @@ class Call(NamedTuple):
         """A product of feature maps over its sum, under a mask that needs no queries × keys."""
         if not isinstance(self.score, Linear) or type(self.normalizer) is not Sum:
             return False
-        if not does_as(self.score, Linear, methods=("prepare", "dot_form", "forward")):  # its products may be others
+        if not is_unmodified(
+            self.score, Linear, methods=("prepare", "dot_form", "forward")
+        ):  # its products may be others
             return False
         square = self.sizes.queries == self.sizes.keys
         known = all(
@@ -337,18 +339,18 @@ class Call(NamedTuple):
     def takes_rows(self) -> bool:
         """Whether so many weights are formed for some queries at a time: none may depend on another query's."""
         fixed = isinstance(self.score, Score) and not isinstance(self.normalizer.temperature, Tensor)
-        apart = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
-        return apart and self.sizes.queries > 1 and math.prod(self.sizes) >= rows.MANY
+        decompose = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
+        return decompose and self.sizes.queries > 1 and math.prod(self.sizes) >= rows.MANY
 
     def reads_in_a_loop(self) -> bool:
-        """Whether so many additive scores are weighed and read as they are made, in a compiled loop."""
+        """Whether so many additive scores are weighed and read as they are made, in a native loop."""
         if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
             return False
-        if not does_as(self.score, Additive) and not does_as(
+        if not is_unmodified(self.score, Additive) and not is_unmodified(
             self.score, LocationAware, methods=("pair_form", "forward")
         ):  # a subclass's scores may be others than its pairs say
             return False
-        if is_hooked(self.score, self.normalizer) or not are_real(self.compared(), self.value, self.bias):
+        if is_hooked(self.score, self.normalizer) or not are_plain_tensors(self.compared(), self.value, self.bias):
             return False
         if self.value is None or not self.takes_rows():
             return False

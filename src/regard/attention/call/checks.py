@@ -5,15 +5,15 @@ from torch import Tensor, nn
 
 from regard.attention.parts.masks import Sizes
 from regard.errors import ConfigError, ShapeError, quoted
-from regard.kernels.autograd.calls import is_real
+from regard.kernels.autograd.calls import is_plain_tensor
 
 _USUAL = (Tensor, nn.Parameter)
 
 
-def are_real(*tensors: Tensor | None) -> bool:
+def are_plain_tensors(*tensors: Tensor | None) -> bool:
     """Whether the numbers of all lie in memory, in a call of whose query that is known: none is a class that wraps."""
     for one in tensors:  # noqa: SIM110 - `all` would enter a function for each
-        if one is not None and type(one) not in _USUAL and not is_real(one):
+        if one is not None and type(one) not in _USUAL and not is_plain_tensor(one):
             return False
     return True
 

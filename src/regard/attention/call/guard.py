@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.call.checks import are_real
+from regard.attention.call.checks import are_plain_tensors
 from regard.attention.parts.functional import wide
 from regard.kernels.autograd.remembered import Remembered
 
@@ -24,7 +24,7 @@ class Guarded(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor | None
-    spoiled: Bool[Tensor, "*lead queries"]
+    nonfinite: Bool[Tensor, "*lead queries"]
 
 
 def is_safe(*tensors: Tensor | None) -> bool:
@@ -59,7 +59,7 @@ def stays_safe(*tensors: Tensor | None) -> bool:
     of 512 numbers takes 365 µs, this one 9 µs.
     """
     return all(
-        _safe.look(tensor, is_safe) if are_real(tensor) else is_safe(tensor)  # else its numbers lie elsewhere
+        _safe.look(tensor, is_safe) if are_plain_tensors(tensor) else is_safe(tensor)  # else its numbers lie elsewhere
         for tensor in tensors
         if tensor is not None
     )
@@ -72,8 +72,8 @@ def finite_rows(
     rows: Float[Tensor, "*lead positions dim"],
 ) -> tuple[Float[Tensor, "*lead positions dim"], Bool[Tensor, "*lead positions"]]:
     """The rows with each that holds NaN or inf replaced by 0, and which were."""
-    spoiled = ~torch.isfinite(rows).all(-1)
-    return torch.where(spoiled[..., None], 0.0, rows), spoiled
+    nonfinite = ~torch.isfinite(rows).all(-1)
+    return torch.where(nonfinite[..., None], 0.0, rows), nonfinite
 
 
 def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Guarded:
@@ -105,9 +105,9 @@ def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Gua
     return Guarded(query, key, value, sees_spoiled | (spoiled_query & sees))
 
 
-def spoil(tensor: Tensor, spoiled: Tensor | None, keep: Tensor | None = None) -> Tensor:
+def propagate_nan(tensor: Tensor, nonfinite: Tensor | None, keep: Tensor | None = None) -> Tensor:
     """Write NaN into the rows that must read it; where `keep` is given, only at keys that may be seen."""
-    if spoiled is None:
+    if nonfinite is None:
         return tensor
-    rows = spoiled.unsqueeze(-1)
+    rows = nonfinite.unsqueeze(-1)
     return torch.where(rows if keep is None else rows & keep, torch.nan, tensor)

@@ -2,7 +2,7 @@
 
 `MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
 stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
-product, and a `Sight` that says for all layers alike who may see whom.
+product, and a `AttentionContext` that says for all layers alike who may see whom.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from regard.attention.parts import masks
 from regard.attention.parts.normalize import is_softmax
 from regard.attention.parts.score import ScaledDot
 from regard.errors import ConfigError
-from regard.kernels.autograd.calls import is_readable, is_real
+from regard.kernels.autograd.calls import is_plain_tensor, is_readable
 from regard.kernels.autograd.hooked import is_hooked
 from regard.kernels.dot import dot
 from regard.kernels.transformer import self_attention
@@ -41,7 +41,7 @@ class Keys(NamedTuple):
     value: Float[Tensor, "batch key_heads keys width"]
 
 
-class Sight:
+class AttentionContext:
     """Who may see whom, for all layers of a stack.
 
     Args:
@@ -69,7 +69,7 @@ class Sight:
             if not is_readable(sighted) or not bool(sighted.all()):
                 self.sighted = sighted
 
-    def anew(self) -> "Sight":
+    def anew(self) -> "AttentionContext":
         """The same, with nothing summed yet: what is computed again in a backward pass must not find it made."""
         other = copy(self)
         other._added = None
@@ -148,14 +148,20 @@ class Heads(nn.Module):
         score = parts.get("score")
         return type(score) is ScaledDot and is_softmax(parts.get("normalizer")) and not is_hooked(score)
 
-    def forward(self, query: Float[Tensor, "batch heads queries width"], keys: Keys, sight: Sight) -> Attended:
+    def forward(
+        self, query: Float[Tensor, "batch heads queries width"], keys: Keys, shared: AttentionContext
+    ) -> Attended:
         """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
-        attended = self._look(query, keys, sight)
+        attended = self._look(query, keys, shared)
         assert attended.context is not None
         return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
 
     def showing(
-        self, context: Float[Tensor, "batch queries dim"], query: Tensor, keys: Callable[[], Keys], sight: Sight
+        self,
+        context: Float[Tensor, "batch queries dim"],
+        query: Tensor,
+        keys: Callable[[], Keys],
+        shared: AttentionContext,
     ) -> Attended:
         """What was computed elsewhere, with the weights that `attend` makes of the same queries and keys on access.
 
@@ -165,52 +171,57 @@ class Heads(nn.Module):
             keys: gives what was looked at.
             sight: who could see whom.
         """
-        return Attended(context, source=self._source(lambda: self._plainly(query, keys(), sight)))
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys(), shared)))
 
-    def _look(self, query: Tensor, keys: Keys, sight: Sight) -> Attended:
+    def _look(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Attended:
         dropout = self.dropout if self.training else 0.0
         if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
-            return self._plainly(query, keys, sight, dropout, torch.compiler.is_compiling())
-        context = self._looped(query, keys, sight)
+            return self._plainly(query, keys, shared, dropout, torch.compiler.is_compiling())
+        context = self._looped(query, keys, shared)
         if context is None:
-            context = self._fused(query, keys, sight)
-        return Attended(context, source=self._source(lambda: self._plainly(query, keys, sight)))
+            context = self._fused(query, keys, shared)
+        return Attended(context, source=self._source(lambda: self._plainly(query, keys, shared)))
 
-    def _looped(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor | None:
-        """By the compiled loop, where it takes the call and is faster."""
+    def _looped(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor | None:
+        """By the native loop, where it takes the call and is faster."""
         sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
         if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
             return None
-        others = [one for one in (keys.key, keys.value, sight.bias, sight.keep) if one is not None]
-        if not all(is_real(one) and one.device == query.device for one in others):
+        others = [one for one in (keys.key, keys.value, shared.bias, shared.keep) if one is not None]
+        if not all(is_plain_tensor(one) and one.device == query.device for one in others):
             return None
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
-        visible = dot.Visible(sight.causal and sight.keep is None, 0, None, None, sight.keep)
-        return dot.attention(query, *keys, visible=visible, bias=sight.bias, scale=scale, dropout=0.0)
+        visible = dot.Visible(shared.causal and shared.keep is None, 0, None, None, shared.keep)
+        return dot.attention(query, *keys, visible=visible, bias=shared.bias, scale=scale, dropout=0.0)
 
-    def _fused(self, query: Tensor, keys: Keys, sight: Sight) -> Tensor:
+    def _fused(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor:
         context = F.scaled_dot_product_attention(
             query,
             keys.key,
             keys.value,
-            attn_mask=sight.added(query.dtype),
-            is_causal=sight.causal and sight.bias is None,
+            attn_mask=shared.added(query.dtype),
+            is_causal=shared.causal and shared.bias is None,
             scale=self.score.scale,
             enable_gqa=self.heads != self.key_heads,
         )
-        return context if sight.sighted is None else torch.where(sight.sighted, context, 0.0)
+        return context if shared.sighted is None else torch.where(shared.sighted, context, 0.0)
 
     def _plainly(
-        self, query: Tensor, keys: Keys, sight: Sight, dropout: float = 0.0, weights: bool = False
+        self,
+        query: Tensor,
+        keys: Keys,
+        shared: AttentionContext,
+        dropout: float = 0.0,
+        weights: bool = False,
     ) -> Attended:
         return attend(
             query,
             keys.key,
             keys.value,
-            score=self._bound(sight),
+            score=self._bound(shared),
             normalizer=self.normalizer,
-            mask=sight.mask(),
-            bias=sight.bias,
+            mask=shared.mask(),
+            bias=shared.bias,
             dropout=dropout,
             weights=weights,
         )
@@ -221,13 +232,13 @@ class Heads(nn.Module):
             lambda: again().weights, lambda: again().log_weights, statistics=lambda top: again().statistics(top)
         )
 
-    def _bound(self, sight: Sight) -> Any:
+    def _bound(self, shared: AttentionContext) -> Any:
         score = self.score
         if getattr(score, "kind", None) != "score":
             return score
-        if sight.positions is None:
+        if shared.positions is None:
             raise ConfigError("this score knows positions, and none are known here: leave it to self-attention")
-        of_query, of_key = sight.positions
+        of_query, of_key = shared.positions
         return score.bind(query_positions=of_query, key_positions=of_key)
 
     def extra_repr(self) -> str:
@@ -247,29 +258,29 @@ class SelfHeads(Heads):
         """Queries, and keys with their values, of the same positions."""
         return self._parts(self.inputs(x), turn)
 
-    def among(self, x: Float[Tensor, "batch positions dim"], sight: Sight) -> Attended:
+    def self_attend(self, x: Float[Tensor, "batch positions dim"], shared: AttentionContext) -> Attended:
         """What `project` and a call of the module give, where the positions look at each other alone."""
         if type(self).project is not SelfHeads.project or "project" in vars(self):
-            looked: Attended = self(*self.project(x, sight.turn), sight)
+            looked: Attended = self(*self.project(x, shared.turn), shared)
             return looked
         made = self.inputs(x)
-        causal = self._together(made, sight)
+        causal = self._together(made, shared)
         if causal is None:
-            attended: Attended = self(*self._parts(made, sight.turn), sight)
+            attended: Attended = self(*self._parts(made, shared.turn), shared)
             return attended
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
         context = self_attention.attention(made, self.heads, self.key_heads, causal=causal, scale=scale)
-        source = self._source(lambda: self._plainly(*self._parts(made, None), sight))
+        source = self._source(lambda: self._plainly(*self._parts(made, None), shared))
         return Attended(self.output(context), source=source)
 
-    def _together(self, made: Tensor, sight: Sight) -> bool | None:
+    def _together(self, made: Tensor, shared: AttentionContext) -> bool | None:
         """Whether a position sees those up to itself or all, if a loop reads what was made as it lies; else None."""
         if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
             return None
-        if sight.keep is not None or sight.bias is not None or sight.turn is not None:
+        if shared.keep is not None or shared.bias is not None or shared.turn is not None:
             return None
         served = self_attention.serves(made, self.heads, self.key_heads, self.width)
-        return sight.causal if served and not is_hooked(self, taps=True) else None
+        return shared.causal if served and not is_hooked(self, taps=True) else None
 
     def _parts(self, made: Tensor, turn: Turn | None) -> tuple[Tensor, Keys]:
         made = made.unflatten(-1, (-1, self.width)).transpose(1, 2)

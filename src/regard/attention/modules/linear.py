@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from regard.attention.call.checks import are_real, check_sides
+from regard.attention.call.checks import are_plain_tensors, check_sides
 from regard.attention.call.guard import finite_rows
 from regard.attention.parts.functional import full_precision, wide
-from regard.attention.parts.projection import apart
+from regard.attention.parts.projection import project_each
 from regard.attention.parts.score import DotProduct, Prepared, scores
 from regard.errors import ConfigError, MaskError, ShapeError, nearest
 from regard.kernels.linear import linear as kernel
@@ -45,7 +45,7 @@ class Linear(DotProduct):
         self.feature_map = _feature_map(feature_map)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        return Prepared(key, apart(lambda rows: self.feature_map(wide(rows)), key))
+        return Prepared(key, project_each(lambda rows: self.feature_map(wide(rows)), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         left = self.feature_map(wide(query))
@@ -97,12 +97,12 @@ def linear_attention(
     key, spoiled_key = finite_rows(key)
     clean, spoiled_value = finite_rows(value)
     query, spoiled_query = finite_rows(query)
-    spoiled = (spoiled_key | spoiled_value) & seen
+    nonfinite = (spoiled_key | spoiled_value) & seen
     found = _quick(group, phi, query, key, clean, None, keep, causal) if kernel.serves(query) else None
     context = found.context if found is not None else _slow(group, phi, query, key, clean, seen, causal)
     reach = _up_to if causal else _anywhere
-    spoiled, seen = (group.repeat(reach(flag, query.shape[-2])) for flag in (spoiled, seen))
-    silenced = (spoiled | (spoiled_query & seen)).unsqueeze(-1)
+    nonfinite, seen = (group.repeat(reach(flag, query.shape[-2])) for flag in (nonfinite, seen))
+    silenced = (nonfinite | (spoiled_query & seen)).unsqueeze(-1)
     return torch.where(silenced, torch.nan, group.undo(context)).to(value.dtype)
 
 
@@ -195,7 +195,7 @@ def _quick(
             query, key = phi(query), phi(key)
         three = group.queries(query), group.heads(key), group.heads(value)
         memory = None if state is None else group.heads(state.memory).to(query.dtype)
-        if not are_real(*three, memory, keep):
+        if not are_plain_tensors(*three, memory, keep):
             return None
         if memory is not None and memory.shape != (*three[1].shape[:2], query.shape[-1], value.shape[-1] + 1):
             return None

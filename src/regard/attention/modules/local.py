@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, Attention, Explanation, attend, explain
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.call.checks import are_real
+from regard.attention.call.checks import are_plain_tensors
 from regard.attention.call.guard import finite_rows
 from regard.attention.modules import local_window
 from regard.attention.modules.local_window import Focus
@@ -114,7 +114,9 @@ class Predictive(nn.Module):
         if is_plain(query) and query.numel():
             if local_few.predicts_few(query, self.hidden, self.vector):
                 weights = self.hidden.weight, self.vector.weight
-                center = local_few.predict_few(query, *weights, lengths) if are_real(*weights, lengths) else None
+                center = (
+                    local_few.predict_few(query, *weights, lengths) if are_plain_tensors(*weights, lengths) else None
+                )
                 if center is not None:
                     return center
             hidden = self.hidden(query)
@@ -323,7 +325,7 @@ def attend_around(
     """
     alone = local_window.against(query, key, value, score, focus.radius, focus.lengths) is None
     # Centers of another shape, or on another device, are refused by the mask that is made of them.
-    if alone and focus.center.is_cpu and are_real(focus.center) and focus.center.shape == query.shape[:2]:
+    if alone and focus.center.is_cpu and are_plain_tensors(focus.center) and focus.center.shape == query.shape[:2]:
         assert isinstance(score, Score)
         attended = local_window.attend_in_window(
             query,

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.attended import Attended, Source
-from regard.attention.call.checks import are_real, checked_bias, checked_sizes
+from regard.attention.call.checks import are_plain_tensors, checked_bias, checked_sizes
 from regard.attention.parts.functional import check_width, wide
 from regard.attention.parts.masks import Mask, MaskLike, Sizes, around, as_mask, padding
 from regard.attention.parts.normalize import Normalizer, is_softmax
@@ -31,8 +31,8 @@ from regard.attention.parts.score import (
     ScaledDot,
     Score,
 )
-from regard.kernels.autograd.calls import is_plain, is_real
-from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.autograd.calls import is_plain, is_plain_tensor
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified
 from regard.kernels.fallback import rows
 from regard.kernels.local import local, softmax as local_softmax
 
@@ -100,19 +100,19 @@ def against(
     if query.ndim != 3 or plain.ndim != 3:
         return "the query has heads"
     three = [one for one in (query, plain, value) if one is not None]
-    if not is_plain(query) or any(not one.is_cpu or not is_real(one) for one in three):
+    if not is_plain(query) or any(not one.is_cpu or not is_plain_tensor(one) for one in three):
         return "windows alone are for plain calls on a CPU"
     if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
         return "an axis has size 0, or types differ"
     if not isinstance(score, DotProduct | Location | Additive):
         return "the score may look beyond the window"
-    if not isinstance(score, Location) and not does_as(score, DotProduct, Additive, LocationAware):
+    if not isinstance(score, Location) and not is_unmodified(score, DotProduct, Additive, LocationAware):
         return "the score has a `forward` of its own, which may look beyond the window: it is called with all keys"
     keys = plain.shape[1]
     if is_hooked(score):
         return "somebody listens to the score (a hook, say): it is called once, with all keys"
     ready = key.projected if isinstance(key, Prepared) else None
-    if not are_real(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
+    if not are_plain_tensors(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
         return "windows alone are for plain calls on a CPU"
     if isinstance(key, Prepared) and key.projected.shape[:2] != plain.shape[:2]:
         return "the keys were prepared in another way"
@@ -199,7 +199,7 @@ def attend_in_window(
     ):
         return _at_once(query, ready, value, focus, score, normalizer)
     found = places(focus, sizes.keys, mask)
-    if not are_real(found.first, found.keep, bias):  # a mask or a bias may be of any class
+    if not are_plain_tensors(found.first, found.keep, bias):  # a mask or a bias may be of any class
         return None
     scores, finite = _scores(query, ready, score, found)
     if bias is not None:

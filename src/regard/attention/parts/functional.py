@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call.checks import are_real
+from regard.attention.call.checks import are_plain_tensors
 from regard.errors import ConfigError, ShapeError
 from regard.kernels.additive import additive as pairs, inductor
 from regard.kernels.autograd.calls import is_plain
@@ -79,7 +79,7 @@ def additive_pairs(
         )
     numbers = query.numel() * key.shape[-2]
     on_a_gpu = inductor.serves(query, numbers)
-    served = on_a_gpu or (pairs.serves(query, numbers) and are_real(key, vector))
+    served = on_a_gpu or (pairs.serves(query, numbers) and are_plain_tensors(key, vector))
     if query.is_meta or not served or not _are_of_one_kind(query, key, vector):
         return _additive_formula(query, key, vector)
     if key.shape[:-2] != query.shape[:-2]:

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from regard.attention.attended import transformed
 from regard.attention.call import guard
 from regard.errors import ShapeError
-from regard.kernels.autograd.calls import is_real
+from regard.kernels.autograd.calls import is_plain_tensor
 
 
 def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:
     """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
     tensors, others = list(inputs), list(lasting)
     traced = torch.compiler.is_compiling() or transformed()
-    blind = traced or any(tensor.is_meta or not is_real(tensor) for tensor in (*tensors, *others))
+    blind = traced or any(tensor.is_meta or not is_plain_tensor(tensor) for tensor in (*tensors, *others))
     return blind or not (guard.is_safe(*tensors) and guard.stays_safe(*others))
 
 
-def apart(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:
+def project_each(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:
     """What is made of each key; whether it is padding is not known here, so rows that are not finite stay out."""
     return project(make, key, needs_guard([key]))
 
@@ -34,5 +34,5 @@ def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) ->
         raise ShapeError(f"a projection takes width {projection.in_features}, but was given {tuple(x.shape)}")
     if not guarded:
         return projection(x)
-    rows, spoiled = guard.finite_rows(x)
-    return guard.spoil(projection(rows), spoiled)
+    rows, nonfinite = guard.finite_rows(x)
+    return guard.propagate_nan(projection(rows), nonfinite)

@@ -1,9 +1,8 @@
-"""Score: how well does each key fit each query? (…, queries, keys)
+"""Score: how well does each key fit each query? Modules over their twins in `functional.py`; (…, queries, keys).
 
 A score is a small module in two halves: `prepare(key)` is done once a sequence, the call once for each set of queries.
 `general` and `location` follow Luong, Pham & Manning (2015), `additive` Bahdanau, Cho & Bengio (2015), `scaled_dot`
 Vaswani et al. (2017), `cosine` Graves, Wayne & Danihelka (2014), `location_aware` Chorowski et al. (2015).
-Each is a module over its functional twin in `functional.py`.
 """
 
 import math
@@ -30,7 +29,7 @@ from regard.attention.parts.functional import (
     unit,
     wide,
 )
-from regard.attention.parts.projection import apart
+from regard.attention.parts.projection import project_each
 from regard.errors import ConfigError, ShapeError
 from regard.kernels.additive import inductor
 from regard.kernels.additive.additive import serves
@@ -198,7 +197,8 @@ class General(DotProduct):
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         check_width("key", key, self.key_dim)
-        return Prepared(key, key if self.rank is None else apart(lambda rows: F.linear(rows, self.key_weight), key))
+        full = self.rank is None
+        return Prepared(key, key if full else project_each(lambda rows: F.linear(rows, self.key_weight), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         check_width("query", query, self.query_dim)
@@ -226,7 +226,7 @@ class Additive(Score):
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         check_width("key", key, self.key_dim)
-        return Prepared(key, apart(lambda rows: F.linear(rows, self.key_weight), key))
+        return Prepared(key, project_each(lambda rows: F.linear(rows, self.key_weight), key))
 
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
@@ -263,7 +263,7 @@ class Cosine(DotProduct):
         self.strength = strength
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
-        return Prepared(key, apart(unit, key))
+        return Prepared(key, project_each(unit, key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
         right = prepared.projected

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.attention.call.seen import apart
+from regard.attention.call.mask_summary import decompose
 from regard.attention.parts.masks import Mask
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import Additive, Cosine, Dot, General, Location, PerHead
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
         given: bytes of a number as given.
         wide: bytes of a number as computed with.
         rows: weights are made for some queries at a time.
-        in_a_loop: and weighed and read as they are made, by a compiled loop.
+        in_a_loop: and weighed and read as they are made, by a native loop.
         table: pairs × hidden units of an additive score, 0 for others.
         products: operations of an additive score, there and back, where torch's own calls do it.
         normalizer: its name.
@@ -81,7 +81,7 @@ def asked_of(call: Any, path: str) -> Asked:
     value_width = 0 if call.value is None else call.value.shape[-1]
     score = getattr(call.score, "score", call.score)  # without what is bound to it
     side = _side(score, call, queries, keys)
-    if path == "compiled" and type(score) is Cosine:  # the loop divides by lengths; a learned strength is made before
+    if path == "native" and type(score) is Cosine:  # the loop divides by lengths; a learned strength is made before
         side = side._replace(made=2 * queries * side.width if isinstance(score.strength, torch.Tensor) else 0)
     table = 0
     if isinstance(score, Additive):
@@ -90,7 +90,7 @@ def asked_of(call: Any, path: str) -> Asked:
     grouped = sizes.heads != key_heads
     window = None
     if path == "windowed":
-        before_and_after = sum(call.seen.window)
+        before_and_after = sum(call.summary.window)
         window = max(_ROWS, before_and_after // 2) + before_and_after, sizes.queries
     return Asked(
         weights=math.prod(sizes),
@@ -181,18 +181,18 @@ def _pairs(call: Any, path: str, window: tuple[int, int] | None) -> int:
     sizes = call.sizes
     if window is not None:
         width, queries = window
-        rows = width - sum(call.seen.window)
+        rows = width - sum(call.summary.window)
         return sizes.batch * sizes.heads * -(-queries // rows) * rows * width
-    if path == "compiled":
-        known = apart(call.mask, sizes)
+    if path == "native":
+        known = decompose(call.mask, sizes)
         left, right = known.window or (sizes.keys + sizes.queries,) * 2
         right = min(right, 0) if known.causal else right
         offset = known.offset
     else:
-        known, offset = call.seen, 0
+        known, offset = call.summary, 0
         triangle = path in ("blocked", "ragged", "linear") or (path == "fused" and known.beside_causal is None)
         left, right = sizes.keys + sizes.queries, 0 if known.causal and triangle else sizes.keys + sizes.queries
-    lengths = known.lengths if path in ("compiled", "ragged") else None
+    lengths = known.lengths if path in ("native", "ragged") else None
     places = torch.arange(sizes.queries, device="cpu") + offset  # whatever device is the default now
     total = 0
     for length in lengths or (sizes.keys,) * sizes.batch:
@@ -204,9 +204,9 @@ def _pairs(call: Any, path: str, window: tuple[int, int] | None) -> int:
 def _masked(call: Any, path: str) -> int:
     """Bools of the mask as the path is given it."""
     of_path: dict[str, Mask | None] = {
-        "blocked": call.seen.beside_causal,
-        "compiled": apart(call.mask, call.sizes).rest,
-        "fused": None if call.seen.causal and call.seen.beside_causal is None else call.mask,
+        "blocked": call.summary.beside_causal,
+        "native": decompose(call.mask, call.sizes).rest,
+        "fused": None if call.summary.causal and call.summary.beside_causal is None else call.mask,
     }
     mask = of_path.get(path)
     if mask is None:

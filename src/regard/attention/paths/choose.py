@@ -2,7 +2,7 @@
 
 The paths give the same numbers. "explicit" forms every weight and can do everything; "fused" is
 `scaled_dot_product_attention`; "blocked" makes the weights of some queries at a time; "ragged" is fused over each
-item's own keys, "windowed" over each block's own window; "compiled" is one loop for all of these, where a C++ compiler
+item's own keys, "windowed" over each block's own window; "native" is one loop for all of these, where a C++ compiler
 could build it; "linear" never forms queries × keys; "additive" makes an additive score without its table of pairs ×
 hidden units, and goes on as "explicit" does.
 """
@@ -10,7 +10,7 @@ hidden units, and goes on as "explicit" does.
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-Path = Literal["explicit", "fused", "blocked", "ragged", "windowed", "compiled", "linear", "additive"]
+Path = Literal["explicit", "fused", "blocked", "ragged", "windowed", "native", "linear", "additive"]
 
 
 class Facts(NamedTuple):
@@ -22,7 +22,7 @@ class Facts(NamedTuple):
         is_linear: the score is a product of feature maps and the normalizer their sum, under a mask that path knows.
         additive: how pairs of an additive score are made in blocks, in words; None where they are not.
         rows: so many weights that they are made for some queries at a time, where a path knows how.
-        in_a_loop: and a compiled loop weighs and reads them as they are made.
+        in_a_loop: and a native loop weighs and reads them as they are made.
         is_softmax: it is softmax with a fixed temperature.
         has_value: there is something to read; without it the weights are the answer.
         heard: somebody listens to the score or the normalizer, so that they have to be called.
@@ -31,11 +31,11 @@ class Facts(NamedTuple):
         empty: an axis has size 0.
         transformed: inside vmap, jvp and the like, which the fused kernels do not know.
         unsafe: something hidden holds NaN, inf or numbers whose product could overflow.
-        blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no compiled loop takes.
-        bias_learned: the bias needs a gradient; asked only where no compiled loop takes the call, as is `windowed`.
+        blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no native loop takes.
+        bias_learned: the bias needs a gradient; asked only where no native loop takes the call, as is `windowed`.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
         windowed: it is a window that hides most, and nothing else.
-        loop: a compiled loop takes calls like this one, if its score and normalizer allow.
+        loop: a native loop takes calls like this one, if its score and normalizer allow.
     """
 
     names: Callable[[], tuple[str, str]]
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
     in_a_loop: bool
     is_softmax: bool
     has_value: bool
-    heard: bool
+    has_hooks: bool
     refocused: bool
     dropout: float
     empty: bool
@@ -85,7 +85,7 @@ def _path(facts: Facts) -> Path:
     if against or not facts.is_dot or not facts.is_softmax:
         return "explicit"
     if facts.loop:
-        return "compiled"
+        return "native"
     if facts.blocks and (facts.dropout > 0 or facts.bias_learned):
         return "blocked"
     if facts.blocks and facts.ragged:
@@ -100,7 +100,7 @@ def _against(facts: Facts) -> list[str]:
     against = []
     if not facts.has_value:
         against.append("there is no value: the weights are the answer")
-    if facts.heard:
+    if facts.has_hooks:
         against.append("somebody listens to the score or the normalizer (a hook, say): they are called")
     if facts.refocused:
         against.append("refocus= changes the weights after they are normalised")
@@ -131,7 +131,7 @@ def _reasons(path: Path, facts: Facts) -> tuple[str, ...]:
         if not facts.is_softmax:
             against.append(f"the normalizer {normalizer!r} is not softmax with a fixed temperature")
         return tuple(against)
-    if path == "compiled":
+    if path == "native":
         return (f"{score!r} with softmax is read tile by tile, in a loop compiled for this processor",)
     if path == "blocked":
         slow = "dropout= is above 0" if facts.dropout > 0 else "bias= needs a gradient"

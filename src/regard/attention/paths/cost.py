@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.call.seen import conjuncts
+from regard.attention.call.mask_summary import conjuncts
 from regard.attention.parts.masks import Keep
-from regard.attention.paths import choose as dispatch
+from regard.attention.paths import choose
 from regard.attention.paths.asked import Asked, asked_of
 from regard.errors import SlowPathWarning
 
@@ -215,7 +215,7 @@ _PATHS: dict[str, Callable[[Asked], Cost]] = {
     "blocked": _by_tiles("blocked", _of_blocks, _WIDTHS),
     "ragged": _by_tiles("ragged", _of_parts, "queries × own keys × heads × width"),
     "windowed": _by_tiles("windowed", _of_windows, "positions × window × heads × width"),
-    "compiled": _by_tiles("compiled", _packed, "queries × keys seen × heads × width"),
+    "native": _by_tiles("native", _packed, "queries × keys seen × heads × width"),
 }
 
 
@@ -230,12 +230,12 @@ _MENDED = {
     "something masked": "Clear what is hidden before the call (a NaN or inf among padding, say)",
     "the normalizer": "Softmax with a number as temperature needs none of it; with others take some queries at a time",
     "the score": "Dot products, general, cosine and additive need none of it; with others take some queries at a time",
-    "mask=": "causal, padding and window, each or joined by &, need no drawing where a compiled loop serves",
+    "mask=": "causal, padding and window, each or joined by &, need no drawing where a native loop serves",
 }
 _told: set[str] = set()
 
 
-def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None, *, stacklevel: int) -> None:
+def warn_of_memory(choice: choose.Choice, call: Any, drawn: Tensor | None, *, stacklevel: int) -> None:
     """Say, once for each reason, that a call falls to memory of queries × keys, what causes it and what to do.
 
     Nothing is said of weights that take less than `LARGE` bytes, of a pointer (its weights are the answer), nor while
@@ -256,7 +256,7 @@ def warn_of_memory(choice: dispatch.Choice, call: Any, drawn: Tensor | None, *, 
         warnings.warn(_warning(choice, call, reason, drawn), SlowPathWarning, stacklevel=stacklevel)
 
 
-def _causes(choice: dispatch.Choice, call: Any, drawn: Tensor | None) -> list[str]:
+def _causes(choice: choose.Choice, call: Any, drawn: Tensor | None) -> list[str]:
     """Why queries × keys are held at once; none where they are not."""
     if choice.path == "explicit":
         return list(choice.reasons)
@@ -271,7 +271,7 @@ def _causes(choice: dispatch.Choice, call: Any, drawn: Tensor | None) -> list[st
     return []
 
 
-def _warning(choice: dispatch.Choice, call: Any, reason: str, drawn: Tensor | None) -> str:
+def _warning(choice: choose.Choice, call: Any, reason: str, drawn: Tensor | None) -> str:
     if choice.path in ("explicit", "additive"):
         shape = " × ".join(f"{size:,}" for size in call.sizes)
         cost, _ = costs(call, choice.path)

@@ -2,7 +2,7 @@
 
 tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
 position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
-blocks, forwards and, made again, backwards. A compiled loop (`additive.cpp`) does so where there is a compiler;
+blocks, forwards and, made again, backwards. A native loop (`additive.cpp`) does so where there is a compiler;
 without one, torch's own operations do (`additive_blocks.py`), or, of many pairs of moderate numbers, matrix products
 (`additive_products.py`).
 
@@ -23,10 +23,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys, products as additive_products
-from regard.kernels.additive.step import FAINT, step_scores
-from regard.kernels.autograd.again import apart
+from regard.kernels.additive.step import DOWNSCALE, step_scores
+from regard.kernels.autograd.again import fresh_views
 from regard.kernels.autograd.batches import untraced
-from regard.kernels.autograd.calls import are_numbers, is_real
+from regard.kernels.autograd.calls import are_numbers, is_plain_tensor
 from regard.kernels.autograd.remembered import Remembered
 from regard.kernels.native import compiler
 from regard.kernels.native.pages import in_large_pages
@@ -49,7 +49,7 @@ def serves(like: Tensor, numbers: int) -> bool:
         like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
         numbers: pairs × hidden units.
     """
-    if not (like.is_cpu or like.is_meta) or torch.compiler.is_compiling() or not is_real(like) or like.is_neg():
+    if not (like.is_cpu or like.is_meta) or torch.compiler.is_compiling() or not is_plain_tensor(like) or like.is_neg():
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
@@ -78,7 +78,9 @@ def additive_scores(
     few = prepared and query.shape[-2] < MANY
     if not torch.is_grad_enabled():  # an operation that keeps nothing takes longer
         return _forward(query, key, vector, few)[0]
-    shared = additive_keys.ticket_of(key) if few and loop("additive", "backward", key.dtype) else None
+    shared = (
+        additive_keys.sentinel_of(key) if few and loop("additive/additive", "additive_backward", key.dtype) else None
+    )
     scores: Tensor = _Scores.apply(query, key, vector, formula, few, *(shared or (None, None)))
     return scores
 
@@ -93,12 +95,12 @@ class _Scores(torch.autograd.Function):
         formula: Any,
         keeps: bool,
         gathered: additive_keys.Gathered | None,
-        ticket: Tensor | None,
+        sentinel: Tensor | None,
     ) -> Tensor:
         scores, kept = _forward(query, key, vector, keeps)
         ctx.save_for_backward(query, key, vector, kept)
         ctx.formula, ctx.gathered = formula, gathered
-        ctx.compiled = loop("additive", "forward", query.dtype) is not None
+        ctx.native = loop("additive/additive", "additive_forward", query.dtype) is not None
         return scores
 
     @staticmethod
@@ -115,13 +117,13 @@ class _Scores(torch.autograd.Function):
         given, create = given.resolve_neg(), torch.is_grad_enabled()
         if create or not are_numbers(given):  # somebody will differentiate or map this
             with torch.enable_grad():
-                query, key, vector = apart(query, key, vector)
+                query, key, vector = fresh_views(query, key, vector)
                 scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=create))
             return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
         given = given.contiguous()
-        run = loop("additive", "backward", query.dtype) if ctx.compiled else None
+        run = loop("additive/additive", "additive_backward", query.dtype) if ctx.native else None
         if run:
             a, b, v = padded(query), padded(key), padded(vector)
             if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the ticket hands the keys' gradient on
@@ -144,7 +146,7 @@ class _Scores(torch.autograd.Function):
 
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The scores, and what is kept of the keys."""
-    run = loop("additive", "forward", query.dtype)
+    run = loop("additive/additive", "additive_forward", query.dtype)
     kept = kept_of(key, run is not None) if keeps else None
     if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
         with torch.autocast(query.device.type, enabled=False):
@@ -170,15 +172,15 @@ def _flat(*tensors: Tensor | None) -> list[Any]:
     return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
 
 
-def kept_of(key: Tensor, compiled: bool) -> Tensor | None:
+def kept_of(key: Tensor, native: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
-    return _kept[compiled].look(key, lambda key: _to_keep(key.detach(), compiled))
+    return _kept[native].look(key, lambda key: _to_keep(key.detach(), native))
 
 
 @torch.inference_mode(False)  # a later call may have gradients
-def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
-    if compiled:
-        run = loop("additive", "keep", key.dtype)
+def _to_keep(key: Tensor, native: bool) -> Tensor | None:
+    if native:
+        run = loop("additive/additive", "additive_keep", key.dtype)
         if run is None:  # what asks is a loop of another library, which then makes them itself
             return None
         key = padded(key)
@@ -187,10 +189,10 @@ def _to_keep(key: Tensor, compiled: bool) -> Tensor | None:
     if not additive_blocks.is_narrow(key, additive_blocks.REACH[key.dtype][0]):
         return None
     made = torch.mul(key, -2, out=in_large_pages(key.new_empty(key.shape)))
-    return made.exp_().mul_(FAINT[key.dtype])
+    return made.exp_().mul_(DOWNSCALE[key.dtype])
 
 
-# --- the compiled loops ---------------------------------------------------------------------------------------------
+# --- the native loops ---------------------------------------------------------------------------------------------
 
 _SIZES, _ATTEND = (ctypes.c_int64,) * 5, (ctypes.c_void_p, ctypes.c_double, ctypes.c_double)
 # What a loop is given before the addresses, how many these are, and what comes behind them.
@@ -203,10 +205,10 @@ _TAKES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def loop(name: str, way: str, dtype: torch.dtype) -> Callable[..., Any] | None:
-    """A loop of a library for numbers of a type, None where there's none; tensors are given by their addresses."""
+def loop(name: str, function: str, dtype: torch.dtype) -> Callable[..., Any] | None:
+    """A function of a library for numbers of a type, None where there's none; tensors are given by their addresses."""
     library = compiler.library(name)
-    return None if library is None else _typed(library, f"{name}_{way}", dtype)
+    return None if library is None else _typed(library, function, dtype)
 
 
 @functools.cache

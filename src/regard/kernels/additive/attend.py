@@ -1,4 +1,4 @@
-"""Attention with additive scores in one compiled loop: no table of queries × keys, forwards or backwards.
+"""Attention with additive scores in one native loop: no table of queries × keys, forwards or backwards.
 
 `softmax((vᵀ tanh(a + b) + bias) · scale) · value` block by block, the softmax as the keys come, and each block's scores
 again on the way back: memory grows with the length and not with its square. The loop is `additive_attend.cpp`; where
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels.additive import additive
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers, is_plain
 from regard.kernels.autograd.once import once
 from regard.kernels.native import compiler
@@ -53,7 +53,7 @@ def attention(
     scale: float = 1.0,
     prepared: bool = False,
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
-    """Additive attention (Bahdanau 2015, A.1.2) by the compiled loop, in one type, float32 or float64.
+    """Additive attention (Bahdanau 2015, A.1.2) by the native loop, in one type, float32 or float64.
 
     Can be differentiated once, with respect to all but the mask. A query that sees nothing reads 0.
 
@@ -116,7 +116,7 @@ class _Attention(torch.autograd.Function):
             *(causal, seed),
         )
         context, logarithms = a.new_empty(batch, heads, queries, read.shape[-1]), a.new_empty(batch, heads, queries)
-        run = additive.loop("additive_attend", "forward", query.dtype)
+        run = additive.loop("additive/attend", "additive_attend_forward", query.dtype)
         assert run is not None
         run(
             ctypes.addressof(sizes),
@@ -129,11 +129,11 @@ class _Attention(torch.autograd.Function):
         return context[..., : value.shape[-1]]
 
     @staticmethod
-    @one_at_a_time
-    @once("additive attention's compiled loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @unbatched
+    @once("additive attention's native loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, keep, kept, context, logarithms = ctx.saved_tensors
-        (given,) = as_numbers("additive attention's compiled loop", given)
+        (given,) = as_numbers("additive attention's native loop", given)
         sizes: _Sizes = ctx.sizes
         a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
         into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
@@ -143,7 +143,7 @@ class _Attention(torch.autograd.Function):
         shared = into_bias is not None and (into_bias.shape[0] < sizes.batch or into_bias.shape[1] < sizes.heads)
         sizes.threads = 1 if shared else torch.get_num_threads()
         sizes.into_bias = _steps(into_bias, (sizes.batch, sizes.heads, sizes.queries, sizes.keys))
-        run = additive.loop("additive_attend", "backward", query.dtype)
+        run = additive.loop("additive/attend", "additive_attend_backward", query.dtype)
         assert run is not None
         run(
             *(ctypes.addressof(sizes), ctx.scale, ctx.dropout),

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.additive.step import FAINT
+from regard.kernels.additive.step import DOWNSCALE
 from regard.kernels.native.pages import in_large_pages
 
 BLOCK = 2**18
@@ -143,7 +143,7 @@ class _Blocks:
         Args:
             kept: `e^(−2b)`, faint, if it is there.
         """
-        clear = 1.0 if kept is None else 1 / FAINT[kept.dtype]
+        clear = 1.0 if kept is None else 1 / DOWNSCALE[kept.dtype]
         held = self.query.new_empty(self.several * self.rows * self.columns * self.hidden)
         ratio, one = held[:0], self.query.new_ones(())
         for sides in self._ready(kept):

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import apart
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.again import fresh_views
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import is_plain
 from regard.kernels.native import compiler
 
@@ -80,11 +80,11 @@ class _Scores(torch.autograd.Function):
         return made
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector = ctx.saved_tensors
         if torch.is_grad_enabled():  # a derivative of this one is wanted
-            query, key, vector = apart(query, key, vector)
+            query, key, vector = fresh_views(query, key, vector)
             scores = ctx.formula(query, key, vector)
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))

@@ -35,7 +35,7 @@ class Gathered:
 _made: Remembered[tuple[Gathered, Tensor]] = Remembered()
 
 
-def ticket_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
+def sentinel_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
     """What all steps with these keys share, as long as they are alive and unchanged; None where nothing is gathered.
 
     Keys that were made from nothing are not gathered: their ticket would keep them alive.

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-FAINT = {torch.float32: 2.0**-76, torch.float64: 2.0**-518}
+DOWNSCALE = {torch.float32: 2.0**-76, torch.float64: 2.0**-518}
 """Times e^x for |x| ≤ 34 (float64: 320) this is still a normal number, and less than 2^-26 (2^-56)."""
 
 _BLOCK = 2**17
@@ -32,7 +32,7 @@ def step_scores(
 
     Args:
         query: `e^(−2a)`, contiguous.
-        key: `e^(−2b)` times `FAINT`, contiguous; no product of the two exponentials overflows.
+        key: `e^(−2b)` times `DOWNSCALE`, contiguous; no product of the two exponentials overflows.
         vector: v, contiguous.
     """
     queries, keys, hidden = query.shape[-2], *key.shape[-2:]
@@ -45,7 +45,7 @@ def step_scores(
     matrix, to, minus = held.view(-1, hidden), scores.view(-1), vector.new_full((), -1)
     some = key.view(-1, 1, keys, hidden).unsafe_split(several)
     parts = left.unsafe_split(several), some, (*some[1:], some[-1]), to.unsafe_split(len(matrix))
-    clear = -1 / FAINT[key.dtype]
+    clear = -1 / DOWNSCALE[key.dtype]
     for a, b, later, s in zip(*parts, strict=True):
         if len(a) < len(held):
             held, matrix = held[: len(a)], matrix[: len(s)]

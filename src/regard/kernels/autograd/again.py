@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 
-def apart(*given: Tensor | None) -> list[Any]:
+def fresh_views(*given: Tensor | None) -> list[Any]:
     """The inputs of a function as if each were made by itself, for a second derivative of what is made from them.
 
     `torch.autograd.grad` follows every way from an answer to an input. Where one input was made from another, such as

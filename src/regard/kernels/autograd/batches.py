@@ -36,7 +36,7 @@ def untraced(backward: Backward) -> Backward:
     return wrapped
 
 
-def one_at_a_time(backward: Backward) -> Backward:
+def unbatched(backward: Backward) -> Backward:
     """For the `backward` of a `torch.autograd.Function`: of a batch of gradients it is given one after the other.
 
     So it may be in a mapping within a mapping, and where derivatives of these gradients are wanted. The decorator

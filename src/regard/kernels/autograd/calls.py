@@ -8,7 +8,7 @@ from torch import Tensor
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__[name] for name in ("FAKE", "PROXY", "FUNCTIONAL"))
 
 
-def is_real(tensor: Tensor) -> bool:
+def is_plain_tensor(tensor: Tensor) -> bool:
     """Whether the tensor's numbers are there and may be read and written without torch.
 
     They aren't in a class that torch hands its operations to (fake tensors and other wrappers), and who traces torch's
@@ -25,7 +25,7 @@ def is_real(tensor: Tensor) -> bool:
 def is_readable(tensor: Tensor) -> bool:
     """Whether the tensor's numbers may decide something now: they are there, and nothing is traced or mapped."""
     traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
-    return not traced and not tensor.is_meta and is_real(tensor)
+    return not traced and not tensor.is_meta and is_plain_tensor(tensor)
 
 
 def are_numbers(*tensors: Tensor | None) -> bool:
@@ -36,7 +36,8 @@ def are_numbers(*tensors: Tensor | None) -> bool:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     return all(
-        one is None or (is_real(one) and not one.is_neg() and not torch._C._functorch.is_legacy_batchedtensor(one))
+        one is None
+        or (is_plain_tensor(one) and not one.is_neg() and not torch._C._functorch.is_legacy_batchedtensor(one))
         for one in tensors
     )
 
@@ -67,7 +68,9 @@ def are_alike(inputs: Tensor, *others: Tensor) -> bool:
     Where they are not, it is torch's to join them or to refuse.
     """
     kind, device = inputs.dtype, inputs.device
-    return all(one.dtype is kind and one.device == device and is_real(one) and not one.is_neg() for one in others)
+    return all(
+        one.dtype is kind and one.device == device and is_plain_tensor(one) and not one.is_neg() for one in others
+    )
 
 
 def is_plain(inputs: Tensor) -> bool:
@@ -83,6 +86,6 @@ def is_plain(inputs: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and torch._C._functorch.peek_interpreter_stack() is None
         and torch.autograd.forward_ad._current_level < 0
-        and is_real(inputs)
+        and is_plain_tensor(inputs)
         and not inputs.is_neg()  # a view whose numbers are negated when torch reads them
     )

@@ -43,7 +43,7 @@ def is_hooked(*modules: object, taps: bool = False) -> bool:
     return False
 
 
-def does_as(module: nn.Module, *kinds: type[nn.Module], methods: Iterable[str] = ("forward",)) -> bool:
+def is_unmodified(module: nn.Module, *kinds: type[nn.Module], methods: Iterable[str] = ("forward",)) -> bool:
     """Whether the module does what one of these classes does, whoever listens: a subclass may do something else.
 
     Args:
@@ -69,9 +69,9 @@ def weights_of(
         layer: that would not be called.
         kind: the class whose work is known.
         *names: of the weights; all of them have to be there.
-        methods: as for `does_as`.
+        methods: as for `is_unmodified`.
     """
-    if is_hooked(layer) or not does_as(layer, kind, methods=methods):
+    if is_hooked(layer) or not is_unmodified(layer, kind, methods=methods):
         return None
     held = vars(layer)["_parameters"]
     weights = tuple(held.get(name) for name in names)

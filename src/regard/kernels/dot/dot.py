@@ -1,4 +1,4 @@
-"""Softmax of dot products in one compiled loop: what `scaled_dot_product_attention` computes, and what it does slowly.
+"""Softmax of dot products in one native loop: what `scaled_dot_product_attention` computes, and what it does slowly.
 
 Torch's fused kernel refuses dropout, a bias that is learned, three axes, a last stride that is not 1 and values of
 another width, and knows no lengths or windows. The loop (`dot.cpp`) packs keys and values as it wants them, so that
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers, is_plain
 from regard.kernels.autograd.once import once
 from regard.kernels.dot import draws as dot_draws
@@ -240,11 +240,11 @@ class _Dot(torch.autograd.Function):
         return context
 
     @staticmethod
-    @one_at_a_time
-    @once("the compiled loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @unbatched
+    @once("the native loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
-        (upstream,) = as_numbers("the compiled loop of dot products", upstream)
+        (upstream,) = as_numbers("the native loop of dot products", upstream)
         wanted = ctx.needs_input_grad[:4]
         found = _slopes(upstream, query, key, value, bias, keep, context, normalizer, wanted, ctx.call)
         return *found, None, None
@@ -320,7 +320,7 @@ def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, norm
     return context if has_heads else context.squeeze(1)
 
 
-# --- the compiled loop ----------------------------------------------------------------------------------------------
+# --- the native loop ----------------------------------------------------------------------------------------------
 
 _MATRIX_UNIT = True
 """Whether float32 products are made by the processor's matrix unit, where it has one; tests say no."""
@@ -329,7 +329,7 @@ _UNUSED = (0,) * 32  # what the loop of this way has no use for
 
 @functools.cache
 def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
-    """The compiled loop, None where there's none (some compilers know no float16)."""
+    """The native loop, None where there's none (some compilers know no float16)."""
     library = compiler.library("dot/dot_half" if kind.itemsize == 2 else "dot/dot")
     loop: Any = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
     if loop is not None:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.once import once
 from regard.kernels.fallback.sdpa import fused, prepared, ungrouped
@@ -106,7 +106,7 @@ class _Blocked(torch.autograd.Function):
         return context
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("attention by blocks; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context = ctx.saved_tensors

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.once import once
 from regard.kernels.fallback.sdpa import prepared, ungrouped
@@ -107,7 +107,7 @@ class _Windowed(torch.autograd.Function):
         return context
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("attention over a window; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cut: _Cut = ctx.cut

@@ -4,7 +4,7 @@ Memory and work grow with the length. The last column of every sum is the sum of
 of ones beside the values, numerator (equation 5) and denominator are one product. `read_all` and `read_past` take
 features and are made of torch's own operations, for calls of any kind. `read` takes what a plain call gives, elu + 1
 made on the way, and goes through it once in parts that stay in a cache, forwards and, made again, backwards: by a
-compiled loop (`linear.cpp`), or by torch's own calls (`linear_parts.py`) where there is no compiler.
+native loop (`linear.cpp`), or by torch's own calls (`linear_parts.py`) where there is no compiler.
 """
 
 import ctypes
@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import apart
-from regard.kernels.autograd.batches import one_at_a_time
-from regard.kernels.autograd.calls import as_numbers, is_real
+from regard.kernels.autograd.again import fresh_views
+from regard.kernels.autograd.batches import unbatched
+from regard.kernels.autograd.calls import as_numbers, is_plain_tensor
 from regard.kernels.linear import parts as linear_parts
 from regard.kernels.linear.parts import CHUNK, Call, Made
 from regard.kernels.native import compiler
@@ -111,7 +111,7 @@ def serves(like: Tensor) -> bool:
     """Whether `read` takes a call: one on a CPU, neither traced, nor mapped, nor differentiated in forward mode."""
     if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return False
-    stored = is_real(like) and not like.is_neg()
+    stored = is_plain_tensor(like) and not like.is_neg()
     return stored and like.device.type == "cpu" and torch.autograd.forward_ad._current_level < 0
 
 
@@ -160,13 +160,13 @@ class _Read(torch.autograd.Function):
         return made.context, made.memory, made.finite
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, given: Tensor | None, given_memory: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         query, key, value, memory, keep, context, total = ctx.saved_tensors
         given, given_memory = as_numbers("linear attention", given, given_memory)
         call = Call(query, key, value, memory, keep, ctx.causal, ctx.elu)
         if torch.is_grad_enabled():  # a derivative of this one is wanted
-            query, key, value, memory = apart(query, key, value, memory)
+            query, key, value, memory = fresh_views(query, key, value, memory)
             call = call._replace(query=query, key=key, value=value, memory=memory)
             return *_by_formula(call, given, given_memory), None, None, None
         if given is None:
@@ -206,7 +206,7 @@ def formula(call: Call) -> tuple[Tensor, Tensor]:
     return torch.cat((lone, context), -2), memory.squeeze(2)
 
 
-# --- the compiled loop ----------------------------------------------------------------------------------------------
+# --- the native loop ----------------------------------------------------------------------------------------------
 
 
 def _compiled_forward(call: Call) -> Made:

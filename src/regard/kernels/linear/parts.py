@@ -2,7 +2,7 @@
 backwards.
 
 Within a chunk the scores are formed; what lies before it is read from running sums (Katharopoulos 2020, equations 9 to
-15). The compiled loop of `linear.cpp` does the same.
+15). The native loop of `linear.cpp` does the same.
 """
 
 from collections.abc import Iterator

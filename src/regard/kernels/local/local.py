@@ -1,7 +1,7 @@
 """Products with a window of rows for each query, as local attention has them: no score of any other key is made.
 
 `dots` scores a window's keys, `mix` reads its values, `spread` gives to its rows. Each is the gradient of the other
-two, so they can be differentiated again and again. A compiled loop (`local.cpp`) reads the windows where they lie.
+two, so they can be differentiated again and again. A native loop (`local.cpp`) reads the windows where they lie.
 Without a compiler narrow windows are bags of rows, which torch has for the vectors of words and reads where they lie as
 well; queries with wide ones meet their rows in blocks.
 """
@@ -15,14 +15,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.native import compiler
 
 _MANY = 8
 _TIMES = {"torch": 3.5, "torch's spread": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
 """Of so many queries, products with all rows are faster where these are less than so many times the window's: measured,
-for torch's own calls and for each of the compiled loops."""
+for torch's own calls and for each of the native loops."""
 
 _NARROW = 64
 """Without a compiler windows of up to so many rows are faster one by one than in blocks, as measured."""
@@ -82,7 +82,7 @@ def spread(
 def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
     left, rows = _wide(left).contiguous(), in_rows(rows)
     out = left.new_empty(*first.shape, window)
-    library = compiled(left, rows)
+    library = native_loop(left, rows)
     if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "dots"):
         products = torch.bmm(left, _wide(rows).mT)
         if window == rows.shape[1]:
@@ -109,7 +109,7 @@ def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
 def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
     weights, rows = _wide(weights).contiguous(), in_rows(rows)
     out = weights.new_empty(*first.shape, rows.shape[-1])
-    library, window = compiled(weights, rows), weights.shape[-1]
+    library, window = native_loop(weights, rows), weights.shape[-1]
     narrow = window <= _NARROW and rows.dtype is torch.float32  # torch adds float64 up one number after the other
     if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "mix"):
         torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
@@ -132,7 +132,7 @@ def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
 
 def _spread(weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
     weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
-    library = compiled(weights, left)
+    library = native_loop(weights, left)
     if is_dense(first.shape[1], rows, weights.shape[-1], "torch's spread" if library is None else "spread"):
         return torch.bmm(_among_all(weights, first, rows).mT, left)
     into = left.new_zeros(left.shape[0], rows, left.shape[-1])
@@ -160,7 +160,7 @@ class _Dots(torch.autograd.Function):
         return _dots(left, rows, first, window)
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         left, rows, first = ctx.saved_tensors
         (given,) = as_numbers(_WHAT, given)
@@ -177,7 +177,7 @@ class _Mix(torch.autograd.Function):
         return _mix(weights, rows, first)
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, rows, first = ctx.saved_tensors
         (given,) = as_numbers(_WHAT, given)
@@ -196,7 +196,7 @@ class _Spread(torch.autograd.Function):
         return _spread(weights, left, first, rows)
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, left, first = ctx.saved_tensors
         (given,) = as_numbers(_WHAT, given)
@@ -365,8 +365,8 @@ def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, T
         yield part, _wide(some).view(len(places) // window, window, width)
 
 
-def compiled(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
-    """The compiled loop, which knows one type of numbers, float32 or float64."""
+def native_loop(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
+    """The native loop, which knows one type of numbers, float32 or float64."""
     known = one.dtype == other.dtype and one.dtype in (torch.float32, torch.float64)
     return compiler.library("local/local") if known else None
 

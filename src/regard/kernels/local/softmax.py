@@ -1,6 +1,6 @@
 """Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
 
-A compiled loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
+A native loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
 same on the way back; without a compiler torch's own calls do it, with the products of `local.py`.
 """
 
@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.autograd.again import apart
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.again import fresh_views
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.hooked import is_hooked
 from regard.kernels.local import local
@@ -87,7 +87,7 @@ def look(
     Returns:
         None where a query, or something that is seen, is not finite. A query that sees nothing reads 0.
     """
-    library = local.compiled(left, key)
+    library = local.native_loop(left, key)
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
     if library is None:
         few = not wanted and center.numel() * window.size <= _FEW
@@ -110,7 +110,7 @@ def is_bare(layer: nn.Module) -> bool:
 def predicts(hidden: Tensor, layer: nn.Module) -> bool:
     """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
     weight = getattr(layer, "weight", None)
-    if not isinstance(weight, Tensor) or local.compiled(hidden, weight) is None or not is_bare(layer):
+    if not isinstance(weight, Tensor) or local.native_loop(hidden, weight) is None or not is_bare(layer):
         return False
     return hidden.ndim == 3 and hidden.device.type == "cpu" and weight.device == hidden.device
 
@@ -130,7 +130,7 @@ def predict(
     Returns:
         None where something of `hidden` is not finite.
     """
-    library = local.compiled(hidden, vector)
+    library = local.native_loop(hidden, vector)
     assert library is not None
     rows, lengths = hidden.contiguous(), lengths.long().contiguous()
     center = hidden.new_empty(hidden.shape[:-1])
@@ -228,7 +228,7 @@ def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor
     return lengths.unsqueeze(-1) * torch.sigmoid(torch.nn.functional.linear(torch.tanh(hidden), vector).squeeze(-1))
 
 
-# --- the compiled loop ----------------------------------------------------------------------------------------------
+# --- the native loop ----------------------------------------------------------------------------------------------
 
 
 class _Sizes(ctypes.Structure):
@@ -309,13 +309,13 @@ class _Look(torch.autograd.Function):
         return context, scores
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
         wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
         above, above_scores = as_numbers("local attention", above, above_scores)
         if torch.is_grad_enabled():
-            left, key, value, center = apart(left, key, value, center)
+            left, key, value, center = fresh_views(left, key, value, center)
             (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
             return *_again((context, again), (above, above_scores), (left, key, value, center), wanted), *nothing
         call = _Call(left, key, value, center, lengths, ctx.window)
@@ -330,13 +330,13 @@ class _Predict(torch.autograd.Function):
         return center
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         hidden, vector, lengths, center = ctx.saved_tensors
         (above,) = as_numbers("a center of local attention", above)
         wanted = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
-            hidden, vector = apart(hidden, vector)
+            hidden, vector = fresh_views(hidden, vector)
             found = _predict_by_torch(hidden, vector, lengths)
             return *_again((found,), (above,), (hidden, vector), wanted), None, None
         to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])

@@ -1,4 +1,4 @@
-"""Smoothed cross-entropy with its gradient and its right choices in one compiled loop, for logits that fill memory.
+"""Smoothed cross-entropy with its gradient and its right choices in one native loop, for logits that fill memory.
 
 torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
 Where it is told what makes the logits, nobody else sees them: it adds the bias, and their gradient takes their place.
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import are_numbers, is_plain
 from regard.kernels.autograd.once import none_of, once
 from regard.kernels.dot.amx import matrix
@@ -138,7 +138,7 @@ class _CrossEntropy(torch.autograd.Function):
         return losses.sum(), right
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, none = ctx.saved_tensors
         return times_upstream(gradient, none, upstream), None, None, None, None
@@ -169,7 +169,7 @@ class _OfVocabulary(torch.autograd.Function):
         return losses.sum(), right
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradient, to_bias, features, weight, _ = ctx.saved_tensors

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.once import once
 from regard.kernels.memory.computer_backwards import Backwards
@@ -62,7 +62,7 @@ class _Computer(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("a computer over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.once import none_of, once
 
@@ -103,7 +103,7 @@ class _Run(torch.autograd.Function):
         return tape[:, slots:].clone(), keys[:, slots:].clone(), last.clone()
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("an LSTMN over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, _ = ctx.saved_tensors

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import as_numbers
 from regard.kernels.autograd.once import once
 from regard.kernels.memory.arrays import Array, inverse_length, softmax, softmax_back
@@ -119,7 +119,7 @@ class _Machine(torch.autograd.Function):
         return tuple(map(torch.from_numpy, results))
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("a machine over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place

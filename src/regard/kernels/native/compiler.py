@@ -51,14 +51,14 @@ def compiler() -> list[str] | None:
 def how(name: str) -> str:
     """In words, how the loops of this name are run here; the first question builds them."""
     if library(name) is not None:
-        return "by a compiled loop"
+        return "by a native loop"
     if os.environ.get(SWITCH) == "0":
         return f"by torch's own calls, since {SWITCH}=0"
     if compiler() is None:
         named = os.environ.get("CXX", "")
         asked = f" (CXX names {named}, which is none)" if named.strip() else ""
         return f"by torch's own calls, since no C++ compiler is here{asked}"
-    return "by torch's own calls, since the compiled loop could not be built"
+    return "by torch's own calls, since the native loop could not be built"
 
 
 @functools.cache
@@ -68,6 +68,8 @@ def library(name: str) -> ctypes.CDLL | None:
     if command is None:
         return None
     source = SOURCES / f"{name}.cpp"
+    if not source.is_file():  # a fault of ours, and no reason to be slow in silence
+        raise FileNotFoundError(f"there is no loop {name}: {source} is not there")
     try:
         folder, stem = _folder(), f"{name.replace('/', '-')}-{_tag(source, command)}"
         kept = _kept(folder, stem)

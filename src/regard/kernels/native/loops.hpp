@@ -1,4 +1,4 @@
-// What the compiled loops share: threads, vectors as wide as the processor's, and products of small blocks.
+// What the native loops share: threads, vectors as wide as the processor's, and products of small blocks.
 //
 // Vectors are the compiler's own extension, so one text serves every processor. Nothing here is compiled with relaxed
 // arithmetic: a NaN stays one, and sums are added up in the order in which they stand.

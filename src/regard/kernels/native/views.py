@@ -1,4 +1,4 @@
-"""Where a tensor's numbers lie, as the compiled loops are told."""
+"""Where a tensor's numbers lie, as the native loops are told."""
 
 from torch import Tensor
 

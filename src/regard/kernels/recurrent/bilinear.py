@@ -1,7 +1,7 @@
 """What each item's queries read at its own keys by bilinear scores, in training: padding is neither computed nor read.
 
 torch's fused attention takes all items as long as the longest, and so does what projects its queries. Here the queries
-lie one item after the other, and a compiled loop (`bilinear.cpp`) gives each item its own keys.
+lie one item after the other, and a native loop (`bilinear.cpp`) gives each item its own keys.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import are_numbers, is_plain
 from regard.kernels.autograd.once import none_of, once
 from regard.kernels.dot.amx import matrix
@@ -99,7 +99,7 @@ class _Read(torch.autograd.Function):
         return pair
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("general attention over each item's own keys; a step at a time has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         _, weight, values, places, counts, lengths, asked, weights, pair = ctx.saved_tensors

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.calls import is_plain, is_real
+from regard.kernels.autograd.calls import is_plain, is_plain_tensor
 from regard.kernels.dot.amx import matrix
 
 
@@ -49,32 +49,32 @@ class Deferred:
         bias: Float[Tensor, " outputs"] | None = None,
     ) -> Float[Tensor, "rows outputs"]:
         """`x Wᵀ + b`."""
-        if not weight.requires_grad or not (type(x) is Tensor or is_real(x)):
+        if not weight.requires_grad or not (type(x) is Tensor or is_plain_tensor(x)):
             return F.linear(x, weight, bias)
         key = (id(weight), id(bias))
         if key not in self._used:
-            if not is_real(weight) or not (bias is None or is_real(bias)):
+            if not is_plain_tensor(weight) or not (bias is None or is_plain_tensor(bias)):
                 return F.linear(x, weight, bias)
             used = _Used(weight, bias)
             self._used[key] = used, _Gathered.apply(used, weight, bias)
-        used, ticket = self._used[key]
-        out: Tensor = _Step.apply(used, x, ticket)
+        used, sentinel = self._used[key]
+        out: Tensor = _Step.apply(used, x, sentinel)
         return out
 
     def expectation(
         self, weights: Float[Tensor, "batch queries keys"], value: Float[Tensor, "batch keys dim"]
     ) -> Float[Tensor, "batch queries dim"]:
         """`weights value`."""
-        if not value.requires_grad or not (type(weights) is Tensor or is_real(weights)):
+        if not value.requires_grad or not (type(weights) is Tensor or is_plain_tensor(weights)):
             return weights.bmm(value)
         key = (id(value), id(None))
         if key not in self._used:
-            if not is_real(value):
+            if not is_plain_tensor(value):
                 return weights.bmm(value)
             used = _Used(value, None)
             self._used[key] = used, _GatheredValues.apply(used, value)
-        used, ticket = self._used[key]
-        out: Tensor = _Read.apply(used, weights, ticket)
+        used, sentinel = self._used[key]
+        out: Tensor = _Read.apply(used, weights, sentinel)
         return out
 
 
@@ -130,7 +130,7 @@ class _Gathered(torch.autograd.Function):
 
 class _Step(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, used: _Used, x: Tensor, ticket: Tensor) -> Tensor:
+    def forward(ctx: Any, used: _Used, x: Tensor, sentinel: Tensor) -> Tensor:
         ctx.used = used
         ctx.save_for_backward(x)
         return matrix.product(x, used.weight.t(), used.bias)
@@ -164,7 +164,7 @@ class _GatheredValues(torch.autograd.Function):
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, used: _Used, weights: Tensor, ticket: Tensor) -> Tensor:
+    def forward(ctx: Any, used: _Used, weights: Tensor, sentinel: Tensor) -> Tensor:
         ctx.used = used
         ctx.save_for_backward(weights)
         return weights.bmm(used.weight)

@@ -141,7 +141,7 @@ def lstm_back(
 
 
 def _loop(name: str, sums: Tensor) -> Callable[..., None] | None:
-    """The compiled loop over the rows of `sums`, which waits for the other tensors; None where there is none."""
+    """The native loop over the rows of `sums`, which waits for the other tensors; None where there is none."""
     library, kind = compiler.library("recurrent/gates"), _KINDS.get(sums.dtype)
     if library is None or kind is None:
         return None

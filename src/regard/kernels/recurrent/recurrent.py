@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.batches import one_at_a_time
-from regard.kernels.autograd.calls import are_alike, as_numbers, is_plain, is_real
+from regard.kernels.autograd.batches import unbatched
+from regard.kernels.autograd.calls import are_alike, as_numbers, is_plain, is_plain_tensor
 from regard.kernels.autograd.once import none_of, once
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native.pages import in_large_pages
@@ -123,7 +123,7 @@ class _Sequence(torch.autograd.Function):
         return outputs.view(*inputs.shape[:2], -1), *_last(layout, first, saved)
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("a GRU or LSTM over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
@@ -171,7 +171,7 @@ def gru_step(
     """
     kind = state.dtype
     for one in (entering, carried, state):
-        if one.dtype is not kind or one.is_neg() or not (type(one) is Tensor or is_real(one)):
+        if one.dtype is not kind or one.is_neg() or not (type(one) is Tensor or is_plain_tensor(one)):
             return _step(entering, carried, state)
     after: Tensor = _Step.apply(entering, carried, state)
     return after
@@ -194,7 +194,7 @@ class _Step(torch.autograd.Function):
         return after
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     @once("a GRU's step in a loop; torch.nn.GRUCell has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         own, kept, before, _ = ctx.saved_tensors

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import apart
-from regard.kernels.autograd.calls import is_plain, is_real
+from regard.kernels.autograd.again import fresh_views
+from regard.kernels.autograd.calls import is_plain, is_plain_tensor
 from regard.kernels.native import compiler
 
 _NAME = "transformer/step"
@@ -31,7 +31,7 @@ def serves(x: Tensor, hidden: int, *weights: Tensor | None) -> bool:
     given = [tensor for tensor in (x, *weights) if tensor is not None]
     if x.device.type != "cpu" or not torch.is_grad_enabled() or any(one.dtype is not torch.float32 for one in given):
         return False
-    if not is_plain(x) or not all(map(is_real, given)) or not any(one.requires_grad for one in given):
+    if not is_plain(x) or not all(map(is_plain_tensor, given)) or not any(one.requires_grad for one in given):
         return False
     numbers = x.shape[:-1].numel() * hidden
     return numbers >= _LEAST and compiler.library(_NAME) is not None
@@ -78,7 +78,7 @@ class _Network(torch.autograd.Function):
         x, one, _, other, _ = given
         wanted = ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody will differentiate these gradients
-            given = apart(*given)
+            given = fresh_views(*given)
             asked = [tensor for tensor, asks in zip(given, wanted, strict=True) if asks]
             found = iter(torch.autograd.grad(_formula(*given), asked, upstream, create_graph=True))
             return tuple(next(found) if asks else None for asks in wanted)

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.again import apart
-from regard.kernels.autograd.batches import one_at_a_time
-from regard.kernels.autograd.calls import are_numbers, is_plain, is_real
+from regard.kernels.autograd.again import fresh_views
+from regard.kernels.autograd.batches import unbatched
+from regard.kernels.autograd.calls import are_numbers, is_plain, is_plain_tensor
 from regard.kernels.autograd.hooked import is_hooked
 from regard.kernels.native import compiler
 
@@ -56,7 +56,9 @@ def _serves(norm: nn.Module, x: Tensor, more: Tensor | None) -> bool:
     if (more is not None and more.shape != x.shape) or (norm.bias is not None and norm.bias.shape != weight.shape):
         return False
     given = [one for one in (x, more, weight, norm.bias) if one is not None]
-    if any(one.dtype is not torch.float32 or not one.is_cpu or one.is_neg() or not is_real(one) for one in given):
+    if any(
+        one.dtype is not torch.float32 or not one.is_cpu or one.is_neg() or not is_plain_tensor(one) for one in given
+    ):
         return False
     return any(one.requires_grad for one in given) and not is_hooked(norm) and _loops() is not None
 
@@ -104,7 +106,7 @@ class _Norm(torch.autograd.Function):
         return given[0].view_as(given[0]) if summed is None else summed, normed
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, past: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
         *given, summed, means, scales = ctx.saved_tensors
         if above is None:
@@ -131,7 +133,7 @@ def _by_formula(
     create = torch.is_grad_enabled()
     with torch.enable_grad():
         if create:
-            given = apart(*given)
+            given = fresh_views(*given)
         else:
             given = [one if one is None else one.detach().requires_grad_(one.requires_grad) for one in given]
         summed, normed = _formula(*given, epsilon)  # type: ignore[arg-type, call-arg]

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import one_at_a_time
+from regard.kernels.autograd.batches import unbatched
 from regard.kernels.autograd.calls import are_numbers, is_plain
 from regard.kernels.native import compiler
 
@@ -101,7 +101,7 @@ class _Attention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @one_at_a_time
+    @unbatched
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None, None]:
         made, context, statistics = ctx.saved_tensors
         create = torch.is_grad_enabled()

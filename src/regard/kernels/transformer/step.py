@@ -1,4 +1,4 @@
-"""Compiled loops of a Transformer's block: GELU with its slope, and a stack's step of a single position.
+"""Native loops of a Transformer's block: GELU with its slope, and a stack's step of a single position.
 
 Where nothing is to be multiplied with more than one vector, a step is as fast as its weights are read, and everything
 else is the cost of its calls: so all of them are one (`transformer.cpp`). Without a compiler torch's own calls serve.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.parts.score import Cosine
-from regard.kernels.autograd.hooked import does_as
+from regard.kernels.autograd.hooked import is_unmodified
 from regard.kernels.memory.computer import Layout, computer
 from regard.layers.controller import Controller, cell_and_orders, in_advance
 from regard.layers.dynamic_memory import (
@@ -34,9 +34,9 @@ from regard.layers.dynamic_memory import (
     write_weighting,
     written,
 )
-from regard.layers.kind import kind_of
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Weights
-from regard.layers.sequence import Look, Tick
+from regard.layers.sequence import Look, StepOutput
 from regard.models.memory.dnc_settings import DNCSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -104,7 +104,7 @@ class DifferentiableNeuralComputer(nn.Module):
     def start(self, batch: int) -> DNCState:
         """Nothing read, nothing written: zeros."""
         slots, width, reads = self.settings.slots, self.settings.slot_dim, self.settings.read_heads
-        zeros = kind_of(self).new_zeros
+        zeros = reference_tensor(self).new_zeros
         return DNCState(
             controller=self.controller.start(batch),
             memory=zeros(batch, slots, width),
@@ -116,7 +116,7 @@ class DifferentiableNeuralComputer(nn.Module):
             contexts=zeros(batch, reads, width),
         )
 
-    def step(self, state: DNCState, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: DNCState, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step: the controller, one write, R reads.
 
         Raises:
@@ -151,7 +151,7 @@ class DifferentiableNeuralComputer(nn.Module):
         assert contexts is not None
         after = DNCState(controller, memory, usage, link, preceding(state.precedence, write), write, read, contexts)
         output = self.readout(torch.cat([hidden, contexts.flatten(1)], dim=-1))
-        return Tick(output, after, self._looks(wrote.weights, read, contexts))
+        return StepOutput(output, after, self._looks(wrote.weights, read, contexts))
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences, by gradients written out where they serve (`kernels/memory/computer.py`), else step by step.
@@ -160,7 +160,7 @@ class DifferentiableNeuralComputer(nn.Module):
             ShapeError: the inputs have another shape than this computer was made for.
         """
         check_sequences(inputs, self.inputs)
-        plain = all(inputs.shape[:2]) and does_as(self, DifferentiableNeuralComputer, methods=("start", "step"))
+        plain = all(inputs.shape[:2]) and is_unmodified(self, DifferentiableNeuralComputer, methods=("start", "step"))
         weights = cell_and_orders(inputs, self.controller, self.interface, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]

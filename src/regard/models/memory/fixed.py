@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import does_as
-from regard.layers.kind import kind_of
+from regard.kernels.autograd.hooked import is_unmodified
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.fixed_settings import FixedSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -58,10 +58,10 @@ class FixedContext(nn.Module):
 
     def start(self, batch: int) -> Halves:
         """Nothing read, nothing asked."""
-        zeros = kind_of(self.encoder).new_zeros(batch, 1, self.settings.width)
+        zeros = reference_tensor(self.encoder).new_zeros(batch, 1, self.settings.width)
         return Halves((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
 
-    def step(self, state: Halves, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Halves, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step: the encoder's up to the question, the decoder's from it on.
 
         Raises:
@@ -74,7 +74,7 @@ class FixedContext(nn.Module):
         given = torch.cat([inputs, reading[0].squeeze(1)], dim=-1)
         _, answered = self.decoder(given.unsqueeze(1), state.answering)
         answering = _where(asked, answered, state.answering)
-        return Tick(self.readout(answering[0].squeeze(1)), Halves(reading, answering, asked), {})
+        return StepOutput(self.readout(answering[0].squeeze(1)), Halves(reading, answering, asked), {})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: the encoder over all of them at once, then the decoder from the first question on.
@@ -87,7 +87,7 @@ class FixedContext(nn.Module):
         check_sequences(inputs, self.inputs)
         batch, time = inputs.shape[:2]
         state = self.start(batch)
-        if not does_as(self, FixedContext, methods=("start", "step")):
+        if not is_unmodified(self, FixedContext, methods=("start", "step")):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         if batch == 0 or time == 0:
             return inputs.new_zeros(batch, time, self.outputs)

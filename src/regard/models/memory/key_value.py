@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.parts.score import Additive
-from regard.kernels.autograd.hooked import does_as
-from regard.layers.kind import kind_of
+from regard.kernels.autograd.hooked import is_unmodified
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.key_value_settings import KeyValueSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -56,11 +56,11 @@ class KeyValue(nn.Module):
 
     def start(self, batch: int) -> Past:
         """Nothing read."""
-        new = kind_of(self.recurrence).new_zeros
+        new = reference_tensor(self.recurrence).new_zeros
         state, none = new(batch, 1, 2 * self.settings.width), new(batch, 0, self.settings.width)
         return Past((state, state), none, none)
 
-    def step(self, state: Past, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Past, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step; the first has no past and reads exactly 0.
 
         Raises:
@@ -71,7 +71,7 @@ class KeyValue(nn.Module):
         key, value = hidden.chunk(2, -1)
         attended = self.attention(key, state.keys, state.values)
         after = Past(carried, torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1))
-        return Tick(self._said(attended.context, value).squeeze(1), after, {"past": attended})
+        return StepOutput(self._said(attended.context, value).squeeze(1), after, {"past": attended})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: one call of the LSTM, one of the attention over all steps.
@@ -83,7 +83,7 @@ class KeyValue(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         state = self.start(inputs.shape[0])
-        if not does_as(self, KeyValue, methods=("start", "step")):
+        if not is_unmodified(self, KeyValue, methods=("start", "step")):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.recurrence(inputs, state.carried)
         keys, values = hidden.chunk(2, -1)

@@ -6,10 +6,10 @@ inputs ── LSTM, one layer upon the other ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import does_as
-from regard.layers.kind import kind_of
+from regard.kernels.autograd.hooked import is_unmodified
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.lstm_settings import LSTMSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -32,10 +32,10 @@ class LSTMSequence(nn.Module):
     def start(self, batch: int) -> Carried:
         """Hidden states and memories of all layers, `(batch, layers, width)` each: zeros."""
         shape = batch, self.settings.layers, self.settings.width
-        zeros = kind_of(self.recurrence).new_zeros
+        zeros = reference_tensor(self.recurrence).new_zeros
         return tuple(zeros(shape) for _ in range(2))
 
-    def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step; there is nothing to attend to.
 
         Raises:
@@ -43,7 +43,7 @@ class LSTMSequence(nn.Module):
         """
         check_step(inputs, self.inputs, state[0].shape[0])
         hidden, state = self.recurrence(inputs.unsqueeze(1), state)
-        return Tick(self.readout(hidden.squeeze(1)), state, {})
+        return StepOutput(self.readout(hidden.squeeze(1)), state, {})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """All steps in one fused call; by the steps of a subclass that has its own.
@@ -53,7 +53,7 @@ class LSTMSequence(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         state = self.start(inputs.shape[0])
-        if not does_as(self, LSTMSequence, methods=("step",)):
+        if not is_unmodified(self, LSTMSequence, methods=("step",)):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.recurrence(inputs, state)
         outputs: Tensor = self.readout(hidden)

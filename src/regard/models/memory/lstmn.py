@@ -22,11 +22,11 @@ from regard.attention.attended import Attended
 from regard.attention.parts.normalize import is_softmax
 from regard.attention.parts.score import Additive, Prepared
 from regard.kernels.autograd.calls import are_alike, is_plain
-from regard.kernels.autograd.hooked import does_as, is_hooked, weights_of
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified, weights_of
 from regard.kernels.memory import lstmn as kernel
 from regard.layers.dropout import Dropout
-from regard.layers.kind import kind_of
-from regard.layers.sequence import Tick
+from regard.layers.kind import reference_tensor
+from regard.layers.sequence import StepOutput
 from regard.models.memory.lstmn_settings import LSTMNSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -86,7 +86,7 @@ class LSTMNLayer(nn.Module):
 
     def start(self, batch: int) -> Tapes:
         """Tapes with nothing on them."""
-        new = kind_of(self).new_zeros
+        new = reference_tensor(self).new_zeros
         return Tapes(new(batch, 0, 2 * self.width), new(batch, 0, self.score.hidden_dim), new(batch, self.width))
 
     def look(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:
@@ -144,11 +144,11 @@ class LSTMNLayer(nn.Module):
     def _weights(self) -> tuple[Tensor, ...] | None:
         """Of the gates (weight and bias) and of the score (query, key, v), where steps are computed from them alone."""
         attention = self.attention
-        if is_hooked(attention) or not does_as(attention, Attention) or not is_softmax(attention.normalizer):
+        if is_hooked(attention) or not is_unmodified(attention, Attention) or not is_softmax(attention.normalizer):
             return None
         if attention.refocus or (attention.training and attention.dropout):
             return None
-        if not does_as(self, LSTMNLayer, methods=("score", "look", "step", "write")):
+        if not is_unmodified(self, LSTMNLayer, methods=("score", "look", "step", "write")):
             return None
         gates = weights_of(self.gates, nn.Linear, "weight", "bias")
         names, methods = ("query_weight", "key_weight", "vector"), ("prepare", "pair_form", "forward")
@@ -194,7 +194,7 @@ class LSTMNReader(nn.Module):
             ShapeError: the inputs have another shape than this reader was made for.
         """
         check_sequences(inputs, self.inputs)
-        if not does_as(self, LSTMNReader, methods=("step",)):
+        if not is_unmodified(self, LSTMNReader, methods=("step",)):
             return by_steps(self.step, state, inputs, self.width)
         after = []
         for number, layer in enumerate(self.layers):
@@ -202,7 +202,7 @@ class LSTMNReader(nn.Module):
             after.append(tapes)
         return inputs, tuple(after)
 
-    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One vector; `attended` has each layer's look at its own past, "past 0" that of the lowest.
 
         Raises:
@@ -214,7 +214,7 @@ class LSTMNReader(nn.Module):
             given = self.dropout(inputs) if number else inputs
             inputs, tapes, attended[f"past {number}"] = layer.step(state[number], given)  # type: ignore[operator]
             after.append(tapes)
-        return Tick(inputs, tuple(after), attended)
+        return StepOutput(inputs, tuple(after), attended)
 
 
 class LSTMN(nn.Module):
@@ -236,7 +236,7 @@ class LSTMN(nn.Module):
         """The empty tapes of each layer."""
         return self.reader.start(batch)
 
-    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step, and where it looked."""
         tick = self.reader.step(state, inputs)
         return tick._replace(output=self.readout(tick.output))
@@ -244,7 +244,7 @@ class LSTMN(nn.Module):
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """All steps from empty tapes."""
         state = self.start(inputs.shape[0])
-        if not does_as(self, LSTMN, methods=("step",)):
+        if not is_unmodified(self, LSTMN, methods=("step",)):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.reader(inputs, state)
         outputs: Tensor = self.readout(hidden)

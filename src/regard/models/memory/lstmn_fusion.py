@@ -18,7 +18,7 @@ from regard.attention.attended import Attended
 from regard.attention.parts import masks
 from regard.attention.parts.score import Additive, Prepared
 from regard.layers.decoder import State
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.lstmn import LSTMNLayer, Tapes
 
 
@@ -95,7 +95,7 @@ class Fusion(nn.Module):
         )
         return looked
 
-    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """Read one vector of the target; `attended` has "past" (its own) and "source"."""
         raise NotImplementedError
 
@@ -124,12 +124,12 @@ class ShallowFusion(Fusion):
     def _inter(self, inputs: int, width: int, attention: int) -> Attention:
         return Attention(Additive(query_dim=width, key_dim=width, hidden_dim=attention))
 
-    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         aligned = self.align(state.fixed, state.moving.before)
         assert aligned.context is not None
         found, _ = aligned.context.squeeze(1).chunk(2, -1)
         hidden, past, looked = self.decoder.step(state.moving.past, torch.cat([inputs, found], -1))
-        return Tick(hidden, State(state.fixed, Moving(past, hidden)), {"past": looked, "source": aligned})
+        return StepOutput(hidden, State(state.fixed, Moving(past, hidden)), {"past": looked, "source": aligned})
 
 
 class DeepFusion(Fusion):
@@ -145,7 +145,7 @@ class DeepFusion(Fusion):
     def _inter(self, inputs: int, width: int, attention: int) -> Attention:
         return Attention(Additive(query_dim=inputs + width, key_dim=width, hidden_dim=attention))
 
-    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         past, before = state.moving
         looked = self.decoder.look(past, inputs)  # eq. 4, 5, 6
         aligned = self.align(state.fixed, torch.cat([inputs, before], -1))  # eq. 10, 11, 12
@@ -158,4 +158,4 @@ class DeepFusion(Fusion):
         memory = kept + torch.sigmoid(opening) * torch.tanh(candidate)  # eq. 14
         hidden = torch.sigmoid(leaving) * torch.tanh(memory)  # eq. 15
         written = self.decoder.write(past, hidden, memory, read)
-        return Tick(hidden, State(state.fixed, Moving(written, found)), {"past": looked, "source": aligned})
+        return StepOutput(hidden, State(state.fixed, Moving(written, found)), {"past": looked, "source": aligned})

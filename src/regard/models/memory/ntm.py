@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.parts.refocus import interpolate, sharpen, shift
 from regard.attention.parts.score import score
-from regard.kernels.autograd.hooked import does_as
+from regard.kernels.autograd.hooked import is_unmodified
 from regard.kernels.memory.turing import Layout, machine
 from regard.layers.controller import Controller, cell_and_orders, in_advance
-from regard.layers.kind import kind_of
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Weights
-from regard.layers.sequence import Look, Tick
+from regard.layers.sequence import Look, StepOutput
 from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 
@@ -111,7 +111,7 @@ class NeuralTuringMachine(nn.Module):
 
     def start(self, batch: int) -> Machine:
         """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
-        layout, weight = self.layout, kind_of(self)
+        layout, weight = self.layout, reference_tensor(self)
         weights = weight.new_zeros(batch, layout.heads, layout.slots)
         weights[..., 0] = 1
         return Machine(
@@ -121,7 +121,7 @@ class NeuralTuringMachine(nn.Module):
             reads=weight.new_zeros(batch, layout.reads, layout.slot_dim),
         )
 
-    def step(self, state: Machine, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Machine, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step: the controller speaks, the heads move, the memory is read, erased, and added to.
 
         Raises:
@@ -155,7 +155,7 @@ class NeuralTuringMachine(nn.Module):
             name: look(Attended(context[:, head] if head < self.layout.reads else None, weights=weights[:, head]))
             for head, (name, look) in enumerate(self.heads.items())
         }
-        return Tick(output, after, looks)
+        return StepOutput(output, after, looks)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences, by gradients written out where they serve (`kernels/memory/turing.py`), else step by step.
@@ -164,7 +164,7 @@ class NeuralTuringMachine(nn.Module):
             ShapeError: the inputs have another shape than this machine was made for.
         """
         check_sequences(inputs, self.inputs)
-        plain = all(inputs.shape[:2]) and does_as(self, NeuralTuringMachine, methods=("start", "step"))
+        plain = all(inputs.shape[:2]) and is_unmodified(self, NeuralTuringMachine, methods=("start", "step"))
         weights = cell_and_orders(inputs, self.controller, self.orders, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]

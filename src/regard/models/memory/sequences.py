@@ -75,7 +75,7 @@ def by_steps(
     """The outputs of all steps of a sequence, one after the other, and the state after them.
 
     Args:
-        step: gives output, state and where it looked, as a `Tick` does.
+        step: gives output, state and where it looked, as a `StepOutput` does.
         state: before the first step.
         inputs: `(batch, time, inputs)`.
         width: of the outputs.

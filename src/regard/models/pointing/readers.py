@@ -16,7 +16,7 @@ from regard.models.pointing.settings import LSTMReader, TransformerReader
 Read = tuple[Float[Tensor, "batch points width"], Float[Tensor, "batch width"]]
 
 
-class InOrder(nn.Module):
+class LSTMEncoder(nn.Module):
     """An LSTM from the first point to the last; the set's vector is that of its last point.
 
     Padding lies behind the points, where an LSTM that reads forwards has not been yet.
@@ -38,7 +38,7 @@ class InOrder(nn.Module):
         return hidden, hidden.gather(1, last).squeeze(1)
 
 
-class AllAtOnce(nn.Module):
+class TransformerEncoder(nn.Module):
     """Points that look at each other, pre-norm and without positions; the set's vector is the mean of its points'."""
 
     def __init__(self, settings: TransformerReader, width: int) -> None:
@@ -63,4 +63,4 @@ class AllAtOnce(nn.Module):
 
 def make_reader(settings: LSTMReader | TransformerReader, width: int) -> Any:
     """The reader that the settings name."""
-    return InOrder(settings, width) if isinstance(settings, LSTMReader) else AllAtOnce(settings, width)
+    return LSTMEncoder(settings, width) if isinstance(settings, LSTMReader) else TransformerEncoder(settings, width)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
-from regard.attention.modules.heads import SelfHeads, Sight
+from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.modules.pooling import LearnedQueries
 from regard.attention.parts import masks
 from regard.attention.parts.score import Additive, Prepared
@@ -94,12 +94,12 @@ class Round(nn.Module):
         self,
         text: Float[Tensor, "batch words width"],
         lengths: Int[Tensor, " batch"],
-        sight: Sight,
+        shared: AttentionContext,
         asked: Float[Tensor, "batch asked width"],
         asked_mask: masks.Mask,
     ) -> Float[Tensor, "batch words width"]:
         found = self.ask(text, asked, asked, mask=asked_mask).context
-        again = self.back(*self.back.project(text, None), sight).context
+        again = self.back(*self.back.project(text, None), shared).context
         joined = torch.cat([text, found, text * found, again], dim=-1)
         states: Tensor = self.read(self.dropout(joined), lengths).states
         return states
@@ -139,9 +139,9 @@ class SpanReader(nn.Module):
         words = self._embedded(batch.text) + self.shared(batch.shared)
         text = self.first(self.dropout(words), batch.lengths).states
         real = torch.arange(text.shape[1], device=text.device) < batch.lengths[:, None]
-        sight = Sight(keep=None if bool(real.all()) else real[:, None, None])
+        shared = AttentionContext(keep=None if bool(real.all()) else real[:, None, None])
         for one in self.rounds:
-            text = one(text, batch.lengths, sight, asked, asked_mask)
+            text = one(text, batch.lengths, shared, asked, asked_mask)
         places = torch.cat([self.nothing.expand(len(text), 1, -1), text], dim=1)
         state = self.pool(asked, mask=asked_mask).context
         may = torch.full((len(text), 1), self.may_be_nothing, device=text.device)

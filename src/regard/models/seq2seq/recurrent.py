@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import does_as
+from regard.kernels.autograd.hooked import is_unmodified
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, hide_words
 from regard.layers.objective import Objective, objective, vocabulary_objective
@@ -76,7 +76,7 @@ class RecurrentTranslator(nn.Module):
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         forced = self.training and self.settings.teacher_forcing < 1
-        if not forced and not does_as(self, RecurrentTranslator, methods=("reading",)):
+        if not forced and not is_unmodified(self, RecurrentTranslator, methods=("reading",)):
             return self.reading(batch).features[kept], batch.target_out[kept]
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
         target_in = self._partly_hidden(batch.target_in)
@@ -98,8 +98,8 @@ class RecurrentTranslator(nn.Module):
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """Sums of losses (nats), of tokens and of right first choices over the real target words."""
         features, targets = self.features(batch)
-        plain = does_as(self, RecurrentTranslator, methods=("vocabulary",))
-        if not plain or not does_as(self.decoder, RecurrentDecoder, methods=("vocabulary",)):
+        plain = is_unmodified(self, RecurrentTranslator, methods=("vocabulary",))
+        if not plain or not is_unmodified(self.decoder, RecurrentDecoder, methods=("vocabulary",)):
             return objective(self.vocabulary(features), targets, smoothing)
         return vocabulary_objective(features, *self.decoder.output_weights(), targets, smoothing)
 

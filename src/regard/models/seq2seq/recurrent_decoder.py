@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
-from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified
 from regard.kernels.recurrent.deferred import expectation_of_a_loop, linear_of_a_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
@@ -137,7 +137,7 @@ class RecurrentDecoder(nn.Module):
         What comes after them is mostly not computed, unless a subclass has `features` of its own.
         """
         real = torch.arange(inputs.shape[1], device=lengths.device) < lengths.unsqueeze(-1)
-        if not does_as(self, RecurrentDecoder, methods=("features",)):
+        if not is_unmodified(self, RecurrentDecoder, methods=("features",)):
             return self.features(state, inputs).features[real]
         embedded = self.dropout(self.embedding(inputs))
         if self.loops and inputs.shape[1] > 1:

@@ -15,7 +15,7 @@ from regard.attention.parts.functional import wide
 from regard.attention.parts.normalize import is_softmax, normalizer
 from regard.attention.parts.score import General, score, scores
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import does_as, is_hooked
+from regard.kernels.autograd.hooked import is_hooked, is_unmodified
 from regard.kernels.recurrent import bilinear
 from regard.models.seq2seq.settings import RecurrentSettings
 
@@ -140,9 +140,9 @@ class SourceAttention(nn.Module):
     def is_expectation(self) -> bool:
         """Whether what is read is the weights times the values and no more, and nobody listens."""
         attention = self.attention
-        if is_hooked(self, attention, taps=True) or not does_as(self, SourceAttention):
+        if is_hooked(self, attention, taps=True) or not is_unmodified(self, SourceAttention):
             return False
-        return does_as(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
+        return is_unmodified(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
 
     def _is_general(self) -> bool:
         """Whether a softmax of Luong's general score is all that there is."""

@@ -13,9 +13,9 @@ from regard.attention.modules.pooling import LearnedQueries
 from regard.attention.parts import masks
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
+from regard.models.text.bidirectional import BidirectionalTransformer
 from regard.models.text.classifier_settings import ClassifierFields, TransformerClassifierSettings
 from regard.models.text.reader import Reader, make_reader
-from regard.models.text.two_sided import TwoSidedReader
 
 
 @runtime_checkable
@@ -49,9 +49,9 @@ class Classifier(nn.Module):
         nn.init.normal_(self.embedding.weight, std=settings.embedding_dim**-0.5)
         self.input_dropout = Dropout(settings.input_dropout)
         self.output_dropout = Dropout(settings.output_dropout)
-        self.reader: Reader | TwoSidedReader
+        self.reader: Reader | BidirectionalTransformer
         if isinstance(settings, TransformerClassifierSettings):
-            self.reader = TwoSidedReader(settings, settings.embedding_dim)
+            self.reader = BidirectionalTransformer(settings, settings.embedding_dim)
         else:
             self.reader = make_reader(settings, settings.embedding_dim)
         width = self.reader.width + (settings.embedding_dim if settings.words_too else 0)
@@ -82,7 +82,7 @@ class Classifier(nn.Module):
         if self.training and self.settings.word_dropout:
             ids = torch.where(torch.rand(ids.shape, device=ids.device) < self.settings.word_dropout, self.unknown, ids)
         words = self.input_dropout(self.embedding(ids))
-        if isinstance(self.reader, TwoSidedReader):
+        if isinstance(self.reader, BidirectionalTransformer):
             read = self.reader(words, real).output
         else:
             read, _ = self.reader(words, self.reader.start(len(ids)))

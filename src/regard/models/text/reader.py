@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.hooked import does_as
-from regard.layers.kind import kind_of
+from regard.kernels.autograd.hooked import is_unmodified
+from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.lstm_settings import LSTMSettings
 from regard.models.memory.sequences import by_steps
 
@@ -29,7 +29,7 @@ class Reader(Protocol):
         """The state before the first vector, a pytree of tensors, batch first."""
         ...
 
-    def step(self, state: Any, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Any, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """Read one vector, and say where it looked."""
         ...
 
@@ -53,23 +53,23 @@ class LSTMReader(nn.Module):
 
     def start(self, batch: int) -> Carried:
         """Hidden states and memories of all layers: zeros."""
-        zeros = kind_of(self).new_zeros
+        zeros = reference_tensor(self).new_zeros
         return tuple(zeros(batch, self.layers, self.width) for _ in range(2))
 
     def forward(
         self, inputs: Float[Tensor, "batch time inputs"], state: Carried
     ) -> tuple[Float[Tensor, "batch time width"], Carried]:
         """The top layer's hidden states, and the state after them; by the steps of a subclass that has its own."""
-        if not does_as(self, LSTMReader, methods=("step",)):
+        if not is_unmodified(self, LSTMReader, methods=("step",)):
             return by_steps(self.step, state, inputs, self.width)
         return self._read(inputs, state)
 
-    def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One vector; there is nothing to look at."""
         # Whoever overrides `forward` alone means a step as well; whoever overrides both calls this for what it is.
-        alone = does_as(self, LSTMReader, methods=("step",)) and not does_as(self, LSTMReader)
+        alone = is_unmodified(self, LSTMReader, methods=("step",)) and not is_unmodified(self, LSTMReader)
         hidden, state = (self.forward if alone else self._read)(inputs.unsqueeze(1), state)
-        return Tick(hidden.squeeze(1), state, {})
+        return StepOutput(hidden.squeeze(1), state, {})
 
     def _read(self, inputs: Tensor, state: Carried) -> tuple[Tensor, Carried]:
         hidden: Tensor

@@ -6,9 +6,9 @@ inputs ── linear ── causal layers ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import does_as
+from regard.kernels.autograd.hooked import is_unmodified
 from regard.layers.cache import Cache
-from regard.layers.sequence import Tick
+from regard.layers.sequence import StepOutput
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 from regard.models.transformer.sequence_settings import TransformerSequenceSettings
 from regard.models.transformer.transformer import transformer_stack
@@ -34,7 +34,7 @@ class TransformerSequence(nn.Module):
         """Nothing read."""
         return self.stack.start(batch)
 
-    def step(self, state: Cache, inputs: Float[Tensor, "batch inputs"]) -> Tick:
+    def step(self, state: Cache, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step, which looks at those before it and at itself; "self 0" is the first layer.
 
         Raises:
@@ -42,7 +42,7 @@ class TransformerSequence(nn.Module):
         """
         check_step(inputs, self.inputs, state.counted.shape[0])
         stacked = self.stack(self.enter(inputs).unsqueeze(1), cache=state)
-        return Tick(self.readout(stacked.output.squeeze(1)), stacked.cache, stacked.attended)
+        return StepOutput(self.readout(stacked.output.squeeze(1)), stacked.cache, stacked.attended)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences at once; by the steps of a subclass that has its own, or another start.
@@ -51,7 +51,7 @@ class TransformerSequence(nn.Module):
             ShapeError: the inputs are of another form or width.
         """
         check_sequences(inputs, self.inputs)
-        if not does_as(self, TransformerSequence, methods=("start", "step")):
+        if not is_unmodified(self, TransformerSequence, methods=("start", "step")):
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         outputs: Tensor = self.readout(self.stack(self.enter(inputs)).output)
         return outputs

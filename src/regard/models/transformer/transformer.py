@@ -21,7 +21,7 @@ from regard.attention.attended import Attended
 from regard.attention.modules.heads import CrossHeads, Heads, SelfHeads
 from regard.attention.parts.position import position
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import does_as
+from regard.kernels.autograd.hooked import is_unmodified
 from regard.layers.cache import Cache
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words
@@ -105,7 +105,7 @@ class TransformerLanguageModel(nn.Module):
         """
         if (found := one_word(self, inputs, state.moving)) is not None:
             return Step(found.logits, State(state.fixed, found.cache), found.attended)
-        if not does_as(self, TransformerLanguageModel, methods=("read",)):
+        if not is_unmodified(self, TransformerLanguageModel, methods=("read",)):
             logits, moving = self.read(inputs, state.moving)
             return Step(logits, State(state.fixed, moving), {})
         stacked = self._stacked(inputs, state.moving)
@@ -139,7 +139,7 @@ class TransformerLanguageModel(nn.Module):
             ConfigError: documents for a subclass that has a `start` or a `read` of its own, which know none.
         """
         inputs, targets = ids[:, :-1], ids[:, 1:]
-        if does_as(self, TransformerLanguageModel, methods=("start", "read")):
+        if is_unmodified(self, TransformerLanguageModel, methods=("start", "read")):
             read = None if documents is None else documents[:, :-1]
             logits = self.logits(self.stack(self.embedding(inputs), documents=read).output)
         elif documents is None:
@@ -254,7 +254,7 @@ class TransformerTranslator(nn.Module):
         """What the output layer reads at every target position, padding too, and where each looked."""
         source, decoder = self.encode(batch.source, batch.source_lengths), self.decoder
         target_in = self._partly_hidden(batch.target_in)
-        if does_as(decoder, TransformerDecoder, methods=("start",)):
+        if is_unmodified(decoder, TransformerDecoder, methods=("start",)):
             stacked = decoder.read(decoder.stack.memory(source.states, source.keep), target_in)
         else:
             state = decoder.start(source, len(batch.source))

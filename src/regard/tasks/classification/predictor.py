@@ -12,8 +12,8 @@ from regard.data.text.lines import several
 from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, visible
 from regard.decoding.batches import in_order
 from regard.errors import DataError
+from regard.models.text.bidirectional import BidirectionalTransformer
 from regard.models.text.classifier import Classifier
-from regard.models.text.two_sided import TwoSidedReader
 from regard.tasks.classification.data import load_labels
 from regard.tasks.classification.settings import ClassificationSettings
 from regard.tasks.core.config import check
@@ -132,7 +132,7 @@ class SentenceClassifier:
             labels = [visible(piece) for piece in sentence.pieces]
             rows = [str(number) for number in range(1, len(weights) + 1)]
             pooled.append(Matrix(weights, rows, labels, _QUERY[language]))
-        if isinstance(model.reader, TwoSidedReader):
+        if isinstance(model.reader, BidirectionalTransformer):
             attended = model.reader(model.embedding(ids), torch.ones_like(ids, dtype=torch.bool)).attended
             grid = heads_view(heads_of(attended, sentence.pieces), notes, language)
             return replace(grid, overview=[*pooled, *grid.overview])

@@ -10,8 +10,8 @@ from regard.data.labelled.labelled import Labelled, part_of, read_labelled
 from regard.data.labelled.labelled_settings import NAMED, ORIGINS, TestedSentences
 from regard.errors import ConfigError, DataError
 from regard.metrics.buckets import by_length
+from regard.models.text.bidirectional import BidirectionalTransformer
 from regard.models.text.classifier import Classifier
-from regard.models.text.two_sided import TwoSidedReader
 from regard.tasks.classification.data import Sentences, numbered, prepare_sentences, split
 from regard.tasks.classification.predictor import SentenceClassifier, load_classifier
 from regard.tasks.classification.settings import ClassificationSettings
@@ -41,7 +41,7 @@ def _problems(tree: dict[str, Any]) -> list[str]:
 def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "en", heads: bool = False) -> View:
     if text is None:
         raise ConfigError("say what to read: regard show RUN TEXT")
-    if heads and not isinstance(classifier.model.reader, TwoSidedReader):
+    if heads and not isinstance(classifier.model.reader, BidirectionalTransformer):
         return heads_view([])  # which says that there are none
     return classifier.view(text, language)
 

@@ -28,7 +28,7 @@ READERS: dict[str, Reader] = {"sentences": SENTENCES, "span": SPANS}
 _MONITORS: dict[str, Better] = {"accuracy": "max", "exact": "max", "f1": "max", "loss": "min"}
 
 
-def kind_of(tree: dict[str, Any]) -> str:
+def reference_tensor(tree: dict[str, Any]) -> str:
     """Which reader a tree of settings names, or stands for."""
     model = tree.get("model")
     kind = str(model.get("kind", "sentences")) if isinstance(model, dict) else "sentences"
@@ -56,11 +56,11 @@ def _metrics(settings: ReadingSettings, data: Any) -> Callable[[Any], dict[str, 
 
 
 def _predict(folder: Path) -> Any:
-    return READERS[kind_of(config_of(folder))].predict(folder)
+    return READERS[reference_tensor(config_of(folder))].predict(folder)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data, training, kind = tree.get("data"), tree.get("training"), kind_of(tree)
+    data, training, kind = tree.get("data"), tree.get("training"), reference_tensor(tree)
     wrong = []
     if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in ORIGINS):
         wrong.append(f"data: no stories to train on. Give {NAMED}")

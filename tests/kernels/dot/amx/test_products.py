@@ -1,4 +1,4 @@
-"""float32 products of the compiled loop by the processor's matrix unit and by its vectors: the same, and as exact."""
+"""float32 products of the native loop by the processor's matrix unit and by its vectors: the same, and as exact."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ import torch
 from regard.kernels.dot import dot
 from regard.kernels.dot.amx import matrix
 from regard.kernels.dot.dot import attention, statistics
-from tests.compiled import needs_compiler
 from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs
+from tests.native import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -22,7 +22,7 @@ _LARGE = 2**16
 _PLACED, _OF_LENGTHS = (Causal, Window), (Padding, Ragged)
 
 
-class Seen(NamedTuple):
+class MaskSummary(NamedTuple):
     """A mask taken apart; all parts must agree.
 
     Attributes:
@@ -54,8 +54,8 @@ class Seen(NamedTuple):
         return self.lengths is not None and self.rest is None and self.window is None
 
 
-class Apart(NamedTuple):
-    """A mask taken apart for the compiled loop, which knows more: where a query stands may be any key.
+class DecomposedMask(NamedTuple):
+    """A mask taken apart for the native loop, which knows more: where a query stands may be any key.
 
     Attributes:
         causal: query i sees no key beyond i + offset.
@@ -76,8 +76,8 @@ class Apart(NamedTuple):
     rest: Mask | None
 
 
-def apart(mask: Mask | None, sizes: Sizes) -> Apart:
-    """What the compiled loop need not be drawn."""
+def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
+    """What the native loop need not be drawn."""
     if mask is None:
         return _WHOLE
     placed: list[Causal | Window] = []
@@ -93,7 +93,7 @@ def apart(mask: Mask | None, sizes: Sizes) -> Apart:
             rest.append(part)
     offset = sizes.keys - sizes.queries if placed and placed[0].anchor == "end" else 0
     windows = [part for part in placed if isinstance(part, Window)]
-    return Apart(
+    return DecomposedMask(
         causal=len(windows) < len(placed),
         offset=offset,
         window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
@@ -104,7 +104,7 @@ def apart(mask: Mask | None, sizes: Sizes) -> Apart:
     )
 
 
-_WHOLE = Apart(False, 0, None, None, None, None, None)
+_WHOLE = DecomposedMask(False, 0, None, None, None, None, None)
 
 
 def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -126,7 +126,7 @@ def joined(masks: list[Mask]) -> Mask | None:
     return functools.reduce(operator.and_, masks) if masks else None
 
 
-def seen(mask: Mask | None, sizes: Sizes) -> Seen:
+def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
     """What is known about a mask for these sizes."""
     if mask is None:
         return _ALL_SEEN
@@ -151,7 +151,7 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
             lengths = part
         else:
             rest.append(part)
-    return Seen(
+    return MaskSummary(
         causal=lower,
         lengths=None if lengths is None else lengths.known,
         asked=isinstance(lengths, _RaggedLengths),
@@ -162,7 +162,7 @@ def seen(mask: Mask | None, sizes: Sizes) -> Seen:
     )
 
 
-_ALL_SEEN = Seen(False, None, False, None, None, None, None)
+_ALL_SEEN = MaskSummary(False, None, False, None, None, None, None)
 
 
 def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:

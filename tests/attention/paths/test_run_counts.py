@@ -1,7 +1,7 @@
 """The main paths ask of torch what is written down in `counts.json`: so many products, large allocations and copies.
 
 A test without a clock: what grows unnoticed (a copy of the keys, a table of queries × keys) is seen. After a change
-that is meant, `python -m tests.attention.paths.test_walk_counts --record` writes the numbers down anew, of the paths
+that is meant, `python -m tests.attention.paths.test_run_counts --record` writes the numbers down anew, of the paths
 that this machine can take; the difference belongs into the change.
 """
 
@@ -16,7 +16,7 @@ from tests.plain import plain_environment
 
 HERE = Path(__file__).parent
 RECORD = HERE / "counts.json"
-WAYS = {"torch": "0", "compiled": "1"}
+WAYS = {"torch": "0", "native": "1"}
 """What REGARD_COMPILE is: without loops, everything is torch's own calls."""
 
 
@@ -70,7 +70,7 @@ def counts() -> dict[str, dict]:
 
 def counted(way: str) -> dict[str, dict]:
     """`counts` in a Python of its own, where loops are switched on or off."""
-    code = "import json, tests.attention.paths.test_walk_counts as here; print(json.dumps(here.counts()))"
+    code = "import json, tests.attention.paths.test_run_counts as here; print(json.dumps(here.counts()))"
     environment = plain_environment(REGARD_COMPILE=WAYS[way])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -81,8 +81,8 @@ def counted(way: str) -> dict[str, dict]:
 def test_products_allocations_and_copies_are_those_written_down(way):
     from regard.kernels.native import compiler
 
-    if way == "compiled" and compiler.compiler() is None:
-        pytest.skip("the compiled loops need a C++ compiler; torch's own calls are counted without one")
+    if way == "native" and compiler.compiler() is None:
+        pytest.skip("the native loops need a C++ compiler; torch's own calls are counted without one")
     told, real = json.loads(RECORD.read_text(encoding="utf-8")), counted(way)
     import torch
 
@@ -90,7 +90,7 @@ def test_products_allocations_and_copies_are_those_written_down(way):
     for name, now in real.items():
         assert now == told["ways"][way][name], (
             f"{name}, {way}: written down with torch {told['torch']}, counted with {torch.__version__}. If the "
-            "difference is meant: python -m tests.attention.paths.test_walk_counts --record"
+            "difference is meant: python -m tests.attention.paths.test_run_counts --record"
         )
 
 
@@ -101,7 +101,7 @@ def test_what_is_written_down_is_worth_guarding():
         for name, row in calls.items():
             large = row["forward"]["allocations of queries × keys"]["all heads'"]
             assert (large > 0) == (row["path"] in ("explicit", "additive")), (way, name)
-            if row["path"] == "compiled" and name != "cosine":
+            if row["path"] == "native" and name != "cosine":
                 assert not row["forward"]["products"] and not row["backward"]["copies"], (way, name)
 
 
@@ -138,5 +138,5 @@ def record() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["--record"]:
-        sys.exit("python -m tests.attention.paths.test_walk_counts --record")
+        sys.exit("python -m tests.attention.paths.test_run_counts --record")
     record()

@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard import explain, masks
-from regard.attention.call.seen import seen
+from regard.attention.call.mask_summary import summarize
 from regard.attention.parts.masks import Sizes
 from regard.kernels.dot import dot
 from regard.kernels.fallback import blocked as blocks, sdpa, windowed as windows
@@ -237,7 +237,7 @@ def test_explain_names_the_way_of_large_calls():
     ),
 )
 def test_what_masks_come_to(mask, causal, lengths, hides):
-    known = seen(masks.as_mask(mask), Sizes(BATCH, 1, LARGE, LARGE))
+    known = summarize(masks.as_mask(mask), Sizes(BATCH, 1, LARGE, LARGE))
     assert (known.causal, known.lengths, known.mask is not None) == (causal, lengths, hides)
     if hides:
         drawn = masks.as_mask(mask).draw(Sizes(BATCH, 1, LARGE, LARGE), torch.device("cpu"))

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from regard.attention.attended import Attended, Counted, Source, check_unchanged, counted
 from regard.attention.call import guard as guarding
-from regard.attention.call.call import Call, Course, visible
-from regard.attention.call.checks import are_real, check_sides
-from regard.attention.call.seen import apart, conjuncts, joined
+from regard.attention.call.call import Call, Plan, visible
+from regard.attention.call.checks import are_plain_tensors, check_sides
+from regard.attention.call.mask_summary import conjuncts, decompose, joined
 from regard.attention.modules.linear import Linear, linear_attention
 from regard.attention.parts.functional import dot as formula, unit, wide
 from regard.attention.parts.masks import Causal, Padding, causal, padding
@@ -32,7 +32,7 @@ from regard.kernels.fallback.windowed import windowed
 _ALL = slice(None)
 
 
-def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
+def run(call: Call, at_once: bool, top: int | None = None) -> Attended:
     """Take the path of a call.
 
     Args:
@@ -40,34 +40,34 @@ def walk(call: Call, at_once: bool, top: int | None = None) -> Attended:
         at_once: make the weights now; the context is the same either way.
         top: make the statistics of the weights now, with this many of each query's largest.
     """
-    course = call.choose(ahead=top is not None)
-    call = call._replace(seed=draws.new_seed()) if course.draws else call
-    attended = _walked(call, course, at_once, top)
+    plan = call.choose(ahead=top is not None)
+    call = call._replace(seed=draws.new_seed()) if plan.draws else call
+    attended = _run(call, plan, at_once, top)
     if attended is None:
         # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
-        attended = _walked(call, call.choose(), at_once, top)
+        attended = _run(call, call.choose(), at_once, top)
     assert attended is not None
     return attended
 
 
-def _walked(call: Call, course: Course, at_once: bool, top: int | None) -> Attended | None:
+def _run(call: Call, plan: Plan, at_once: bool, top: int | None) -> Attended | None:
     """None if the call has to be looked at ahead."""
-    choice, guarded, looks, unread, _ = course
+    choice, guarded, looks, unread, _ = plan
     keep = _drawn_for(choice, call, guarded)
     if not at_once:
         warn_of_memory(choice, call, keep, stacklevel=5)
-    clean, spoiled = _guarded(call, keep) if guarded and keep is not None else (call, None)
+    clean, nonfinite = _guarded(call, keep) if guarded and keep is not None else (call, None)
     attended: Attended | None
     if choice.path == "linear":
         attended = _linear(call)
     elif choice.path == "additive" and choice.facts.in_a_loop:
-        attended = _in_a_loop(clean, keep, spoiled)
+        attended = _in_a_loop(clean, keep, nonfinite)
     elif choice.path == "additive" and choice.facts.rows:
-        attended = _by_rows(clean, keep, spoiled)
+        attended = _by_rows(clean, keep, nonfinite)
     elif choice.path in ("explicit", "additive"):
-        attended = _explicit(clean, keep, spoiled)
+        attended = _explicit(clean, keep, nonfinite)
     else:
-        attended = _dotted(clean, choice.path, keep, spoiled, top, unread, dot.Looked() if looks else None)
+        attended = _dotted(clean, choice.path, keep, nonfinite, top, unread, dot.Looked() if looks else None)
     if attended is None:
         return None
     if top is not None:
@@ -91,14 +91,14 @@ def _walked(call: Call, course: Course, at_once: bool, top: int | None) -> Atten
 
 def _drawn_for(choice: choose.Choice, call: Call, guarded: bool) -> Tensor | None:
     """What of the mask this path must be given as a tensor."""
-    seen, path = call.seen, choice.path
+    summary, path = call.summary, choice.path
     if call.mask is None or path in ("linear", "ragged", "windowed"):
         return None
-    if path == "compiled" and not guarded:
+    if path == "native" and not guarded:
         return None  # what the loop does not know is drawn with the rest of its mask
     if path == "blocked" or (path == "additive" and not guarded and choice.facts.in_a_loop):
-        return call.drawn(seen.beside_causal)
-    if path == "fused" and not guarded and seen.causal and seen.beside_causal is None:
+        return call.drawn(summary.beside_causal)
+    if path == "fused" and not guarded and summary.causal and summary.beside_causal is None:
         return None
     return call.draw()
 
@@ -106,9 +106,9 @@ def _drawn_for(choice: choose.Choice, call: Call, guarded: bool) -> Tensor | Non
 def _guarded(call: Call, keep: Tensor) -> tuple[Call, Tensor]:
     clean = guarding.guard(call.query, call.compared(), call.value, keep)
     if call.prepared is None:
-        return call._replace(query=clean.query, key=clean.key, value=clean.value), clean.spoiled
+        return call._replace(query=clean.query, key=clean.key, value=clean.value), clean.nonfinite
     prepared = Prepared(call.prepared.key, clean.key)
-    return call._replace(query=clean.query, prepared=prepared, value=clean.value), clean.spoiled
+    return call._replace(query=clean.query, prepared=prepared, value=clean.value), clean.nonfinite
 
 
 # --- parts that the paths share -------------------------------------------------------------------------------------
@@ -167,33 +167,33 @@ def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
 # --- the paths ------------------------------------------------------------------------------------------------------
 
 
-def _explicit(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+def _explicit(call: Call, keep: Tensor | None, nonfinite: Tensor | None) -> Attended:
     scores = _scores(call, _ready(call))
     normalized = call.normalizer(scores, keep)
     log_prob = None
     if call.normalizer.draws:
         chosen = normalized.detach() > 0.5
         log_prob = torch.where(chosen, call.normalizer.log_weights(scores, keep), 0.0).sum(-1, keepdim=True)
-        log_prob = _in(call.query.dtype, guarding.spoil(log_prob, spoiled).squeeze(-1))
+        log_prob = _in(call.query.dtype, guarding.propagate_nan(log_prob, nonfinite).squeeze(-1))
     weights = _refocused(call, normalized, keep)
-    context = None if call.value is None else guarding.spoil(_read(call, weights), spoiled)
+    context = None if call.value is None else guarding.propagate_nan(_read(call, weights), nonfinite)
 
     def log_weights() -> Tensor:
-        return _in(call.query.dtype, guarding.spoil(call.normalizer.log_weights(scores, keep), spoiled, keep))
+        return _in(call.query.dtype, guarding.propagate_nan(call.normalizer.log_weights(scores, keep), nonfinite, keep))
 
-    seen = _in(call.query.dtype, guarding.spoil(weights, spoiled, keep))
-    return Attended(context, weights=seen, log_prob=log_prob, source=Source(lambda: seen, log_weights))
+    reported = _in(call.query.dtype, guarding.propagate_nan(weights, nonfinite, keep))
+    return Attended(context, weights=reported, log_prob=log_prob, source=Source(lambda: reported, log_weights))
 
 
-def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+def _in_a_loop(call: Call, keep: Tensor | None, nonfinite: Tensor | None) -> Attended:
     """Additive scores, weighed and read as they are made."""
     assert isinstance(call.score, Additive) and call.value is not None
     ready = _ready(call)
     *sides, vector = call.score.pair_form(call.query, ready)
-    if not are_real(*sides, vector, keep):  # a score's parameters or a mask may be of any class
-        return _by_rows(call, call.draw(), spoiled)
+    if not are_plain_tensors(*sides, vector, keep):  # a score's parameters or a mask may be of any class
+        return _by_rows(call, call.draw(), nonfinite)
     scale = 1 / float(call.normalizer.temperature)
-    lower = call.seen.causal and spoiled is None  # else it is drawn with the rest
+    lower = call.summary.causal and nonfinite is None  # else it is drawn with the rest
     context = additive_attend.attention(
         *map(wide, (*sides, vector, call.value)),
         keep=keep,
@@ -204,16 +204,16 @@ def _in_a_loop(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Atten
         prepared=call.prepared is not None,
     )
 
-    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
+    def drawn_mask() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
         drawn = call.drawn(causal()) if lower else None
         return keep if drawn is None else drawn if keep is None else keep & drawn
 
     made_from = call.query, ready.projected, *call.score.parameters()
-    source = _again(call, lambda part: _scores(call, ready, part), seen, spoiled, *made_from)
-    return Attended(guarding.spoil(_in(call.query.dtype, context), spoiled), source=source)
+    source = _again(call, lambda part: _scores(call, ready, part), drawn_mask, nonfinite, *made_from)
+    return Attended(guarding.propagate_nan(_in(call.query.dtype, context), nonfinite), source=source)
 
 
-def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attended:
+def _by_rows(call: Call, keep: Tensor | None, nonfinite: Tensor | None) -> Attended:
     assert isinstance(call.score, Score)
     ready = _ready(call)
 
@@ -223,8 +223,8 @@ def _by_rows(call: Call, keep: Tensor | None, spoiled: Tensor | None) -> Attende
     whole = rows.by_rows(context, call.sizes.queries, math.prod(call.sizes), draws=call.dropout > 0)
     # The weights are made from the score's parameters: once these have changed they are others.
     made_from = call.query, ready.projected, *call.score.parameters()
-    source = _again(call, lambda part: _scores(call, ready, part), lambda: keep, spoiled, *made_from)
-    return Attended(guarding.spoil(whole, spoiled), source=source)
+    source = _again(call, lambda part: _scores(call, ready, part), lambda: keep, nonfinite, *made_from)
+    return Attended(guarding.propagate_nan(whole, nonfinite), source=source)
 
 
 def _linear(call: Call) -> Attended:
@@ -246,9 +246,9 @@ def _linear(call: Call) -> Attended:
         drawn = call.drawn(again)
         if drawn is None or (is_readable(call.query) and guarding.is_safe(call.query, call.key)):
             return _scores(call, _ready(call), part)
-        query, key, _, spoiled = guarding.guard(call.query, call.key, None, drawn)
+        query, key, _, nonfinite = guarding.guard(call.query, call.key, None, drawn)
         clean = call._replace(query=query, key=key)
-        return guarding.spoil(_scores(clean, _ready(clean), part), spoiled[..., part])
+        return guarding.propagate_nan(_scores(clean, _ready(clean), part), nonfinite[..., part])
 
     source = _again(call, scores, lambda: call.drawn(again), None, call.query, call.key)
     return Attended(_in(call.query.dtype, context), source=source)
@@ -258,7 +258,7 @@ def _dotted(
     call: Call,
     path: choose.Path,
     keep: Tensor | None,
-    spoiled: Tensor | None,
+    nonfinite: Tensor | None,
     top: int | None,
     unread: bool = False,
     looked: dot.Looked | None = None,
@@ -268,7 +268,7 @@ def _dotted(
     What is hidden and `unread` may hold anything, but in the loop it is of no account.
     """
     assert isinstance(call.score, DotProduct) and call.value is not None
-    if path == "compiled":
+    if path == "native":
         left, right, factor, directions = call.score.loop_form(call.query, call.key, call.prepared)
     else:
         left, right, factor = call.score.dot_form(call.query, _ready(call))
@@ -279,19 +279,19 @@ def _dotted(
     if bias is not None and temperature != 1.0:  # it may be as large as the scores
         bias = bias / temperature
     sides = _of_one_kind(left, right, call.value)
-    known, loop = call.seen, None
+    known, loop = call.summary, None
     observed = made = None
-    if path == "compiled":
-        loop = apart(call.mask, call.sizes)
+    if path == "native":
+        loop = decompose(call.mask, call.sizes)
         keep = None if loop.rest is None else call.drawn(loop.rest)
-    if path != "fused" and not are_real(*sides, bias, keep):  # a score's parameters or a mask may be of any class
+    if path != "fused" and not are_plain_tensors(*sides, bias, keep):  # parameters and masks may be of any class
         if looked is not None:
             return None
         call, whole = call._replace(seed=None), call.draw()  # its class may have a dropout of its own
         if unread and whole is not None:
-            clean, spoiled = _guarded(call, whole)
-            return _explicit(clean, whole, spoiled)
-        return _explicit(call, whole, spoiled) if call.dropout > 0 else _dotted(call, "fused", whole, spoiled, top)
+            clean, nonfinite = _guarded(call, whole)
+            return _explicit(clean, whole, nonfinite)
+        return _explicit(call, whole, nonfinite) if call.dropout > 0 else _dotted(call, "fused", whole, nonfinite, top)
     if loop is not None:
         sees = visible(loop, keep)
         options: dict[str, Any] = {"visible": sees, "bias": bias, "scale": scale, "directions": directions}
@@ -319,11 +319,11 @@ def _dotted(
     else:
         lower = keep is None and known.causal
         context = fused(*sides, keep=keep, bias=bias, causal=lower, scale=scale, sighted=known.sighted())
-    context = guarding.spoil(_in(call.query.dtype, context), spoiled)
+    context = guarding.propagate_nan(_in(call.query.dtype, context), nonfinite)
 
-    def seen() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
+    def drawn_mask() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph
         # A part that was drawn may be of the caller's tensors, which may have changed; the others are our own.
-        if loop is None and known.rest is None and spoiled is None:
+        if loop is None and known.rest is None and nonfinite is None:
             return call.draw()
         own = loop.known if loop else causal() if path == "blocked" and known.causal else None
         lower = call.drawn(own)
@@ -333,7 +333,7 @@ def _dotted(
         # From the two sides: an optimizer may have changed the score's parameters meanwhile.
         asked, heard, prepares = left, right, call
         if unread and not (is_readable(left) and guarding.is_safe(left, right)):
-            drawn = seen()  # and not what the caller's mask has become
+            drawn = drawn_mask()  # and not what the caller's mask has become
             assert drawn is not None
             asked, heard, *_ = guarding.guard(left, right, None, drawn)
             prepares = call._replace(key=heard)
@@ -341,7 +341,7 @@ def _dotted(
         asked, heard = unit(asked) if directions[0] else asked, _ready(prepares).projected if directions[1] else heard
         return _biased(call, formula(asked, _for_all_heads(call, heard), factor), part)
 
-    source = _again(call, scores, seen, spoiled, left, right, observed=observed)
+    source = _again(call, scores, drawn_mask, nonfinite, left, right, observed=observed)
     return Attended(context, statistics=made, source=source)
 
 
@@ -357,14 +357,14 @@ def _of_one_kind(left: Tensor, right: Tensor, value: Tensor) -> tuple[Tensor, Te
 def _again(
     call: Call,
     scores: Callable[[slice], Tensor],
-    seen: Callable[[], Tensor | None],
-    spoiled: Tensor | None,
+    drawn_mask: Callable[[], Tensor | None],
+    nonfinite: Tensor | None,
     *made_from: Tensor,
     observed: Callable[[int], Statistics] | None = None,
 ) -> "_Again":
     """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
     # A graph takes no recipes along.
-    return _Again(call, scores, seen, spoiled, observed, [] if call.traced else counted(*made_from, call.bias))
+    return _Again(call, scores, drawn_mask, nonfinite, observed, [] if call.traced else counted(*made_from, call.bias))
 
 
 class _Again(NamedTuple):
@@ -372,8 +372,8 @@ class _Again(NamedTuple):
 
     call: Call
     scores: Callable[[slice], Tensor]
-    seen: Callable[[], Tensor | None]
-    spoiled: Tensor | None
+    drawn_mask: Callable[[], Tensor | None]
+    nonfinite: Tensor | None
     observed: Callable[[int], Statistics] | None
     counts: Counted
 
@@ -395,6 +395,6 @@ class _Again(NamedTuple):
         return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
 
     def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
-        keep = rows.some(self.seen(), part)
-        rotten = None if self.spoiled is None else self.spoiled[..., part]
-        return _in(self.call.query.dtype, guarding.spoil(make(self.scores(part), keep), rotten, keep))
+        keep = rows.some(self.drawn_mask(), part)
+        nonfinite = None if self.nonfinite is None else self.nonfinite[..., part]
+        return _in(self.call.query.dtype, guarding.propagate_nan(make(self.scores(part), keep), nonfinite, keep))

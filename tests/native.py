@@ -1,4 +1,4 @@
-"""Whether the compiled loops are here; tests of what only they do skip, with this reason, where they are not."""
+"""Whether the native loops are here; tests of what only they do skip, with this reason, where they are not."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from regard.models.text.classifier_settings import TransformerClassifierSettings
 from regard.models.transformer.transformer import transformer_stack
 
 
-class TwoSidedReader(nn.Module):
+class BidirectionalTransformer(nn.Module):
     """Reads a sentence at once, where a `models.reader.Reader` goes from left to right.
 
     Vectors of another width than the layers' own come in through a matrix. They are of length 1 at first, and those of
