@@ -9,7 +9,8 @@ import regard
 from regard.attention.family.family import System, family
 from regard.attention.family.page import KINDS, markdown
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
 HOMES = [
     "attend",
     *(f"modules.{one}" for one in ("linear", "local", "multihead", "pooling")),
@@ -56,7 +57,14 @@ def test_what_a_row_claims_exists(system):
     assert eval(system.here, names) is not None  # its attention can be made as written
     if system.model:
         assert util.find_spec(system.model) is not None
-    assert system.model or system.later.en or system.name in ("key-value", "learned-queries")
+    assert system.model or system.later.en  # what is not there is named
+
+
+def test_no_folder_of_models_is_missed_by_the_table():
+    """The table said of the Transformer that its models were not there yet while they were."""
+    folders = {path.parent.name for path in (ROOT / "src" / "regard" / "models").glob("*/*.py")}
+    named = {system.model.split(".")[2] for system in family() if system.model.startswith("regard.models.")}
+    assert folders - named == {"reading"}  # its readers point (Pointer network) or are a memory's machine
 
 
 @pytest.mark.parametrize("system", family(), ids=lambda system: system.name)

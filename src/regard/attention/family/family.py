@@ -1,6 +1,6 @@
 """The family of attention as data: every system is one row of choices, and says how its attention is made here.
 
-No torch is needed to read it. `family_page.py` prints it; `docs/family.md` and `docs/family.zh.md` are those prints.
+No torch is needed to read it. `page.py` prints it; `docs/family.md` and `docs/family.zh.md` are those prints.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class System:
         kinds: soft or hard; global or local; self or cross (both where it serves both).
         score, mask, normalizer, refocus, read: the choices of the row; an empty text is "none".
         here: Python that makes its attention with the parts of this package.
-        model: the module of this package that holds the whole system, or "".
-        later: what is not here yet, or an empty text.
+        model: the module of this package that holds the system around its attention, or "" where there is none yet.
+        later: what of the paper is not here yet, or an empty text. A row without a model must say it.
     """
 
     name: str
@@ -192,6 +192,10 @@ SYSTEMS = (
         read=EXPECTATION,
         here='Attention("scaled_dot")',
         model="regard.models.memory.key_value",
+        later=Text(
+            "the paper's hops over facts (the module is the language model of Daniluk et al. 2017, arXiv 1702.04521)",
+            "论文中在事实上的多跳读取（该模块是 Daniluk 等 2017 的语言模型，arXiv 1702.04521）",
+        ),
     ),
     System(
         name="learned-queries",
@@ -205,6 +209,11 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, concatenated", "期望，再拼接"),
         here="LearnedQueries(queries=4, dim=256)",
+        model="regard.models.text.classifier",
+        later=Text(
+            "the paper's LSTM in both directions, and its penalty on queries that look alike",
+            "论文的双向 LSTM，以及对彼此雷同的查询的惩罚项",
+        ),
     ),
     System(
         name="transformer",
@@ -218,7 +227,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, heads concatenated, W_o", "期望，各头拼接，再乘 W_o"),
         here="MultiHeadAttention(512, heads=8)",
-        later=Text("the block and its three buildings", "模块与三种整体结构"),
+        model="regard.models.transformer.transformer",
     ),
     System(
         name="snail",
@@ -276,6 +285,7 @@ SYSTEMS = (
         read=Text("expectation, never forming Tq × Tk", "期望，从不形成 Tq × Tk"),
         here='Attention("linear", normalizer="sum")  # linear_attention(…) never forms Tq × Tk',
         model="regard.attention.modules.fast_weights",
+        later=Text("a Transformer whose layers use it", "各层使用它的 Transformer"),
     ),
     System(
         name="bottom-up",

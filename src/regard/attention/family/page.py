@@ -30,12 +30,12 @@ KINDS = {
 HEAD = Text(
     """# The family
 
-Attention is two steps, score and then read, with a few choices between them. Every system is one row of choices.
+Attention is four steps: score, normalize, refocus, read. Every system is one row of choices, one for each step.
 This page is printed from the code's own table (`regard.family()`); a test compares the two.
 """,
     """# 注意力家族
 
-注意力就是两步：先打分，再加权读取；两步之间有几处可以选择。每个系统都是一行选择。
+注意力分四步：打分、归一化、再聚焦、读取。每一步都有几种选择，每个系统就是一行选择。
 本页由代码中的表（`regard.family()`）打印而成，并有测试逐字节比对。
 """,
 )
