@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from regard.data.images.captioned import Captioned, Named
 from regard.data.images.captions import UNTOLD, CaptionBatch, CaptionBatches, NamedWord, named_words
 from regard.data.images.features import FeaturePictures, load_features
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
 
 

@@ -3,7 +3,7 @@ import pytest
 from regard.data.pairs.corpus import encode_pairs, make_tokenizers, read_corpus, read_training
 from regard.data.pairs.pairs import Pair
 from regard.data.pairs.settings import CorpusSettings, DataSettings, PhraseSettings
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import ConfigError, DataError
 
 WORDS = train_tokenizer("words", ["a b c"], 29)

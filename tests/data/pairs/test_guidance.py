@@ -5,7 +5,7 @@ import torch
 from regard.data.pairs.batching import TextBatches
 from regard.data.pairs.guidance import dense, spread
 from regard.data.pairs.pairs import Pair
-from regard.data.tokenizers.tokenizers import Encoded
+from regard.data.tokenizers.base import Encoded
 
 
 def encoded(words):

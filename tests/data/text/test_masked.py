@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from regard.data.text.masked import MaskedBatches, hide, read_text, stream_of
 from regard.data.text.masked_settings import MaskedData, Masking
 from regard.data.text.standard_library import standard_library
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import ConfigError, DataError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 

@@ -7,7 +7,7 @@ import torch
 from regard.data.chance import Chance
 from regard.data.text.documents import Line
 from regard.data.text.stream import Stream, WindowBatches, stretches
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 

@@ -8,7 +8,7 @@ import pytest
 from regard.data.text import token_files as room
 from regard.data.text.stream_settings import LanguageData
 from regard.data.text.texts import read_streams
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
 
 PARTS = ("training", "validation", "test")

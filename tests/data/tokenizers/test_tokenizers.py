@@ -8,7 +8,8 @@ from hypothesis import example, given, settings, strategies as st
 
 from regard.data.text.lines import read_lines
 from regard.data.text.units import units
-from regard.data.tokenizers.tokenizers import load_tokenizer, train_tokenizer, visible
+from regard.data.tokenizers.base import visible
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError, RunError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 from tests.shared import SHARED, needs_shared
@@ -172,7 +173,7 @@ def test_b37_same_bytes_for_any_hash_seed_and_order_of_lines(tmp_path):
     code = """
 import random, sys
 from regard.data.synthetic.phrases import phrases
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.base import train_tokenizer
 lines = [text for pair in phrases(151, 0, 'fr', 'zh') for text in (pair.source, pair.target)]
 random.Random(int(sys.argv[1])).shuffle(lines)
 for kind, size in (('words', 101), ('characters', 47), ('bpe', 211), ('bpe', 37)):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.models.text.masked import MaskedLanguageModel
 from regard.models.text.masked_settings import MaskedModelSettings
 from regard.tasks.masked.predictor import MASK, Filler

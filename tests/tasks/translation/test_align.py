@@ -8,7 +8,7 @@ import torch
 from regard.data.pairs.pairs import Pair
 from regard.data.pairs.settings import DataSettings
 from regard.data.text.units import spaced_words, units, words_counted
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.decoding.settings import SearchSettings
 from regard.errors import RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator

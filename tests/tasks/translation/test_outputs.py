@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.decoding.outputs import Hypothesis
 from regard.errors import RegardError
 from regard.tasks.translation.alignment_view import Alignment, alignment_view

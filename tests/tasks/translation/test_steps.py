@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError, RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.tasks.translation.predictor import Translator

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data.pairs.settings import DataSettings
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
 from regard.models.seq2seq.guided import guidance_of, guided_objective

@@ -8,7 +8,7 @@ import torch
 
 from regard.attention.attended import Attended
 from regard.data.pairs.settings import DataSettings
-from regard.data.tokenizers.tokenizers import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError, RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.chance import Chance
 from regard.data.images.captioned import Captioned, Named, Pictures
 from regard.data.text.units import normalize, units
-from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.data.tokenizers.base import Tokenizer
 from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING
 

@@ -12,8 +12,9 @@ from regard.data.pairs.settings import NAMED, CorpusSettings, DataSettings, OnLo
 from regard.data.synthetic.phrases import phrases
 from regard.data.synthetic.reversal import reversal
 from regard.data.text.units import normalize, units
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from regard.data.tokenizers.tokenizers import Tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 
 

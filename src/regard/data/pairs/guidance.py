@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.data.pairs.pairs import Pair
 from regard.data.text.units import spaced_words
-from regard.data.tokenizers.tokenizers import Encoded
+from regard.data.tokenizers.base import Encoded
 
 # (target piece, source piece, weight); the weights of a target piece sum to 1.
 Spread = list[tuple[int, int, float]]

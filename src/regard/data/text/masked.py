@@ -18,7 +18,7 @@ from regard.data.pairs.settings import Part
 from regard.data.text.lines import read_lines
 from regard.data.text.masked_settings import NAMED, MaskedData, Masking
 from regard.data.text.standard_library import standard_library
-from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.data.tokenizers.base import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.vocabulary import END, SPECIALS
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.chance import Chance
 from regard.data.text.documents import Line
-from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.data.tokenizers.base import Tokenizer
 from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 

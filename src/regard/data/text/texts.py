@@ -9,7 +9,8 @@ from regard.data.text.held_out import PARTS, measured, read_parts, vocabulary_li
 from regard.data.text.stream import Stream
 from regard.data.text.stream_settings import LanguageData
 from regard.data.text.token_files import token_files
-from regard.data.tokenizers.tokenizers import Tokenizer, train_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
 
 

@@ -21,7 +21,8 @@ from regard.data.text.documents import Line, files_of, origin_of
 from regard.data.text.held_out import PARTS, iterate_parts, measured, refuse_blank, size_of, vocabulary_lines
 from regard.data.text.stream import Stream, narrowest, pieces_of
 from regard.data.text.stream_settings import LanguageData
-from regard.data.tokenizers.tokenizers import FILE, Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.base import FILE, Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import DataError
 from regard.files import sync_folder, write_json
 from regard.vocabulary import BEGIN, UNKNOWN

@@ -10,7 +10,7 @@ import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 
 from regard.data.text.units import SPACES, UNIT, unspaced, words_of
-from regard.data.tokenizers.tokenizers import Encoded, Tokenizer
+from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
 # A word takes the one space before it along, so pieces strung together are the text. Marks are words, so no piece can

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Regex, pre_tokenizers
 
 from regard.data.text.units import Spacing, Unit, units, words_of
-from regard.data.tokenizers.tokenizers import Encoded, Tokenizer
+from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
 # An entry of the word vocabulary is a word, or, where the space before it is not as `Spacing` expects, a word behind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from regard.data.text.units import words_of
-from regard.data.tokenizers.tokenizers import Encoded, Tokenizer
+from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.vocabulary import SPECIALS, UNKNOWN
 

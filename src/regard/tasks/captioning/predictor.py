@@ -13,7 +13,8 @@ from regard.data.images.captioned import Part, Pictures
 from regard.data.images.features import FeaturePictures, load_features
 from regard.data.images.picture import load_picture
 from regard.data.images.source import pictures
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.outputs import Hypothesis
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings

@@ -15,7 +15,8 @@ from regard.data.images.captions import CaptionBatch, CaptionBatches
 from regard.data.images.features import FeaturePictures
 from regard.data.images.folder import FolderPictures
 from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.models.captioning.backbone import load_backbone

@@ -11,7 +11,8 @@ from regard.data.labelled.labelled_settings import ClassificationData
 from regard.data.labelled.sentences import SentenceBatches
 from regard.data.news import News
 from regard.data.pairs.settings import Part
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import DataError, nearest, quoted
 from regard.files import read_json, write_json
 from regard.tasks.classification.settings import ClassificationSettings

@@ -9,7 +9,8 @@ import torch
 
 from regard.data.pairs.batching import pad
 from regard.data.text.lines import several
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, visible
+from regard.data.tokenizers.base import Tokenizer, visible
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.text.bidirectional import BidirectionalTransformer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizers.tokenizers import load_tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.errors import ConfigError, RunError
 from regard.files import digest, whole_folder
 from regard.tasks.core.config import check, leaves

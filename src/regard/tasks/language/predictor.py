@@ -6,7 +6,8 @@ from typing import Any
 
 from regard.data.text.lines import several
 from regard.data.text.texts import borders
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError
 from regard.layers.layout import lay_out_for_steps

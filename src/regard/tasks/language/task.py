@@ -19,7 +19,8 @@ from regard.data.pairs.settings import Part
 from regard.data.text.stream import Stream, WindowBatch, WindowBatches
 from regard.data.text.stream_settings import TestedText
 from regard.data.text.texts import read_other, read_streams
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.metrics.perplexity import perplexity

@@ -10,7 +10,8 @@ import torch
 from regard.data.pairs.batching import pad
 from regard.data.text.lines import several
 from regard.data.text.units import normalize
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.text.masked import MaskedLanguageModel

@@ -17,7 +17,8 @@ from regard.data.news import News
 from regard.data.text.lines import read_lines
 from regard.data.text.masked import MaskedBatch, MaskedBatches, read_text, stream_of
 from regard.data.text.masked_settings import NAMED, Masking, TestedGaps
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 from regard.layers.objective import Objective
 from regard.metrics.trigram import Trigrams

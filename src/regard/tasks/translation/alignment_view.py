@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from regard.data.tokenizers.tokenizers import visible
+from regard.data.tokenizers.base import visible
 from regard.errors import RegardError
 from regard.metrics.links import links, merge_to_words
 from regard.views.view import Matrix, View

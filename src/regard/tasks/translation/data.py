@@ -7,7 +7,8 @@ from pathlib import Path
 from regard.data.pairs.batching import TextBatches
 from regard.data.pairs.corpus import encode_pairs, make_tokenizers, read_training
 from regard.data.pairs.pairs import Pair
-from regard.data.tokenizers.tokenizers import Tokenizer, load_tokenizer
+from regard.data.tokenizers.base import Tokenizer
+from regard.data.tokenizers.factory import load_tokenizer
 from regard.errors import DataError
 from regard.tasks.translation.settings import TranslationSettings
 

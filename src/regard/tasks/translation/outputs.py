@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.data.tokenizers.base import Tokenizer
 from regard.decoding.outputs import Hypothesis
 from regard.decoding.unknown import replace_unknown
 from regard.tasks.translation.alignment_view import Alignment

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.data.pairs.settings import Counted
 from regard.data.text.lines import several
 from regard.data.text.units import spaced_words, words_counted
-from regard.data.tokenizers.tokenizers import Tokenizer
+from regard.data.tokenizers.base import Tokenizer
 from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
 from regard.decoding.settings import SearchSettings

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.data.tokenizers.tokenizers import visible
+from regard.data.tokenizers.base import visible
 from regard.errors import DataError, RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.recurrent_decoder import SOURCE

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.tokenizers.tokenizers import visible
+from regard.data.tokenizers.base import visible
 from regard.errors import DataError, RegardError
 from regard.views.view import Matrix, View
 

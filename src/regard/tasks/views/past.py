@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.tokenizers.tokenizers import visible
+from regard.data.tokenizers.base import visible
 from regard.errors import DataError, RegardError
 from regard.models.text.reader import Reader
 from regard.views.view import Matrix, View

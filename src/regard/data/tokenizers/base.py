@@ -1,4 +1,4 @@
-"""Text to ids and back: words, characters, byte-pair encoding, or a given SentencePiece model.
+"""Text to ids and back: what every tokenizer is, whatever its units.
 
 One contract for all: ids 0 to 3 are padding, unknown, begin and end (`regard.vocabulary`); no text is ever read as
 one of them, however it is spelt, and no text that is written shows one. `Encoded.words` says which word, in the units
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.data.text.units import normalize, units
-from regard.errors import ConfigError, DataError, RunError, nearest
+from regard.errors import DataError
 from regard.files import write_json
 from regard.vocabulary import SPECIALS, UNKNOWN
 
@@ -48,6 +48,16 @@ class Tokenizer(ABC):
 
     def __init__(self, lower: bool = False) -> None:
         self.lower = lower
+
+    @classmethod
+    @abstractmethod
+    def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "Tokenizer":
+        """Learn a vocabulary from texts: at most `size` entries, the four special ones counted."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path, state: dict[str, Any]) -> "Tokenizer":
+        """The tokenizer of a saved `state`, which also names `lower`."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -125,50 +135,3 @@ class Tokenizer(ABC):
 def visible(piece: str) -> str:
     """A piece with its spaces shown as ▁, for labels."""
     return piece.replace(" ", "▁")
-
-
-def _kinds() -> dict[str, Any]:
-    # These modules build on this one.
-    from regard.data.tokenizers.bpe import BpeTokenizer
-    from regard.data.tokenizers.listed import CharacterTokenizer, WordTokenizer
-    from regard.data.tokenizers.sentencepiece import SentencePieceTokenizer
-
-    return {made.kind: made for made in (WordTokenizer, CharacterTokenizer, BpeTokenizer, SentencePieceTokenizer)}
-
-
-def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
-    """Learn a vocabulary from texts. Order of the texts, hash seed and threads change nothing: ties go by text.
-
-    Args:
-        kind: "words", "characters" or "bpe".
-        texts: lines to learn from.
-        size: entries at most, the four special ones counted.
-        lower: whether upper case is folded to lower case.
-
-    Raises:
-        ConfigError: an unknown kind, "sentencepiece" (such a model is given, not trained here), or a size below 5.
-    """
-    kinds = _kinds()
-    if kind not in kinds:
-        raise ConfigError(f"no tokenizer is named {kind!r}.{nearest(kind, kinds)}")
-    if size <= len(SPECIALS):
-        raise ConfigError(
-            f"a vocabulary of {size} has no room beside the {len(SPECIALS)} special entries; give 5 or more"
-        )
-    return kinds[kind].train(texts, size, lower=lower)
-
-
-def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
-    """Read what `Tokenizer.save` wrote.
-
-    Raises:
-        RunError: there is no such file, or it is damaged.
-    """
-    path = Path(folder) / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return _kinds()[content.pop("kind")].load(Path(folder), content)
-    except FileNotFoundError as error:
-        raise RunError(f"{folder} holds no tokenizer: {error.filename or path} is missing") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged or of another version ({type(error).__name__}: {error})") from error
