@@ -173,7 +173,7 @@ def test_b37_same_bytes_for_any_hash_seed_and_order_of_lines(tmp_path):
     code = """
 import random, sys
 from regard.data.synthetic.phrases import phrases
-from regard.data.tokenizers.base import train_tokenizer
+from regard.data.tokenizers.factory import train_tokenizer
 lines = [text for pair in phrases(151, 0, 'fr', 'zh') for text in (pair.source, pair.target)]
 random.Random(int(sys.argv[1])).shuffle(lines)
 for kind, size in (('words', 101), ('characters', 47), ('bpe', 211), ('bpe', 37)):
