@@ -15,9 +15,7 @@ from torch import Tensor, nn
 
 from regard.models.memory.sequences import build
 from regard.models.reading.story_settings import StoryReaderSettings
-
-PADDING = 0
-"""The id that stands behind a step's words, and the kind of steps behind a story's end."""
+from regard.vocabulary import PADDING
 
 
 class StoryReader(nn.Module):
@@ -35,7 +33,7 @@ class StoryReader(nn.Module):
         self.settings = settings
         dim = settings.embedding_dim
         self.words = nn.Embedding(words, dim, padding_idx=PADDING)
-        self.kinds = nn.Embedding(kinds, dim, padding_idx=PADDING)
+        self.kinds = nn.Embedding(kinds, dim, padding_idx=PADDING)  # the kind of steps behind a story's end is 0 too
         self.machine: Any = build(settings.machine, dim, answers)
 
     def forward(

@@ -20,8 +20,7 @@ from regard.layers.objective import Objective, objective, vocabulary_objective
 from regard.layers.recurrent import BidirectionalEncoder
 from regard.models.seq2seq.recurrent_decoder import Memory, Reading, RecurrentDecoder, embedding, recurrent_decoder
 from regard.models.seq2seq.settings import RecurrentSettings
-
-UNKNOWN = 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
+from regard.vocabulary import UNKNOWN
 
 
 @runtime_checkable

@@ -37,8 +37,8 @@ from regard.models.transformer.settings import (
     TransformerTranslatorSettings,
 )
 from regard.models.transformer.step import one_word
+from regard.vocabulary import PADDING, UNKNOWN
 
-PADDING, UNKNOWN = 0, 1  # in every vocabulary: padding 0, unknown 1, begin 2, end 3
 SHAW_CLIP = 16  # the largest distance with a vector of its own (Shaw et al. 2018, section 4.1)
 
 
