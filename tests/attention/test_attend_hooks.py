@@ -6,7 +6,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.kernels.autograd.hooked import Tap, is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import Tap, is_hooked, is_unmodified, weights_of
 
 WIDTH = 7
 SCORES = {

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention.attended import Attended
 from regard.errors import RegardError, nearest
-from regard.kernels.autograd.hooked import Tap
+from regard.kernels.autograd.hooks import Tap
 
 Select = str | Iterable[str] | Callable[[str, nn.Module], bool]
 

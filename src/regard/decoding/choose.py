@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
-from regard.kernels.transformer import first
+from regard.kernels.transformer import argmax
 
 
 class Forbidden:
@@ -174,8 +174,8 @@ def _greedy(logits: Tensor, banned: Tensor | None) -> tuple[np.ndarray, np.ndarr
     such calls.
     """
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    if first.serves(logits, banned):
-        return first.first(logits, banned) or _refuse()
+    if argmax.serves(logits, banned):
+        return argmax.first(logits, banned) or _refuse()
     if logits.device.type != "cpu":
         allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
         value, place = allowed.max(dim=1, keepdim=True)

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.calls import are_alike
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.plain import are_alike
 from regard.kernels.memory.arrays import by_hand
 from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights

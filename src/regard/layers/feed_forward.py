@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.hooks import is_hooked
 from regard.kernels.transformer import feed_forward as kernel
 
 ACTIVATIONS = ("relu", "gelu", "swiglu")

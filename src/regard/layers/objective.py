@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.once import none_of
+from regard.kernels.autograd.once_differentiable import none_of
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.loss import cross_entropy as kernel
 
 IGNORED = -100

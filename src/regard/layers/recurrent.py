@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.recurrent import recurrent as kernel
 from regard.layers.dropout import Dropout
 

@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout

@@ -9,7 +9,7 @@ from regard.attention.parts import masks
 from regard.attention.parts.normalize import Softmax
 from regard.attention.parts.score import score
 from regard.errors import ConfigError, MaskError, ShapeError
-from regard.kernels.fallback import rows
+from regard.kernels.fallback import query_chunks
 from tests.batched import batches_are_singles
 
 QUERY, KEY = 5, 7
@@ -263,8 +263,8 @@ def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name)
     given = {"lengths": torch.tensor([37, 11, 2]), "bias": bias}
     assert attention.explain(query, key, value, **given).path == "local"
     if name == "additive":
-        monkeypatch.setattr(rows, "MANY", 1)
-        monkeypatch.setattr(rows, "_PART", 400)
+        monkeypatch.setattr(query_chunks, "MANY", 1)
+        monkeypatch.setattr(query_chunks, "_PART", 400)
 
     def run():
         attended = attention(query, key, value, mask=lambda b, h, q, k: (q + k) % 3 != b, **given)

@@ -13,7 +13,7 @@ from regard.attention.parts.position import position
 from regard.attention.parts.score import score
 from regard.attention.record import record
 from regard.errors import ConfigError, ShapeError
-from tests.attention.modules.heads_made import DIM, HEAD, HEADS, PARTS, made, numbered
+from tests.attention.modules.multihead_cases import DIM, HEAD, HEADS, PARTS, made, numbered
 from tests.reference.multihead import multihead as slow
 
 # --- the numbers ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from regard.attention.modules.multihead import MultiHeadAttention, Projected
 from regard.attention.parts import masks
 from regard.attention.parts.position import positions
 from regard.errors import MaskError
-from tests.attention.modules.heads_made import DIM, HEAD, HEADS, PARTS, made, numbered
+from tests.attention.modules.multihead_cases import DIM, HEAD, HEADS, PARTS, made, numbered
 
 # --- order and positions --------------------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ import torch
 import regard
 from regard import masks
 from regard.attention.call.call import Call
-from regard.attention.paths import asked, choose, cost
+from regard.attention.paths import choose, cost, workload
 from regard.attention.paths.cost import warn_of_memory
 from regard.errors import SlowPathWarning
 from regard.kernels.dot import dot
-from regard.kernels.fallback import blocked, rows
+from regard.kernels.fallback import blocked, query_chunks
 from regard.kernels.native import compiler
 from tests.plain import run_plain
 
@@ -109,8 +109,8 @@ def test_every_path_is_foretold():
 
 
 def test_constants_are_those_of_the_kernels():
-    assert (cost._BLOCK, cost._PART) == (blocked._BLOCK, rows._PART)
-    assert set(cost._HELD) <= set(asked.normalizers)
+    assert (cost._BLOCK, cost._PART) == (blocked._BLOCK, query_chunks._PART)
+    assert set(cost._HELD) <= set(workload.normalizers)
 
 
 def test_scores_and_normalizers_of_ones_own_are_foretold():

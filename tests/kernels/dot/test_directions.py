@@ -7,7 +7,7 @@ import regard
 from regard import attend
 from regard.kernels.dot import dot
 from regard.kernels.dot.dot import attention, attention_and_statistics
-from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs
+from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

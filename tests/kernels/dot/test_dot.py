@@ -7,7 +7,7 @@ from regard.kernels.dot import dot
 from regard.kernels.dot.amx import half
 from regard.kernels.dot.dot import Visible, attention, serves
 from regard.kernels.native import compiler
-from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
+from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

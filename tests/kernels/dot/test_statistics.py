@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.kernels.dot.dot import Visible, attention_and_statistics, statistics
-from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs, weights_of
+from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from regard.kernels.linear import linear, parts as linear_parts
-from regard.kernels.linear.parts import Call
+from regard.kernels.linear import chunks, linear
+from regard.kernels.linear.chunks import Call
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
@@ -19,8 +19,8 @@ def loop(request, monkeypatch):
     """Torch's own calls in chunks of 7 positions, one item at a time; or the native loop."""
     if request.param == "torch":
         monkeypatch.setattr(linear, "compiler", SimpleNamespace(library=lambda name: None))
-        monkeypatch.setattr(linear_parts, "CHUNK", 7)
-        monkeypatch.setattr(linear_parts, "_MOST", 1)
+        monkeypatch.setattr(chunks, "CHUNK", 7)
+        monkeypatch.setattr(chunks, "_MOST", 1)
     else:
         assert compiler.library("linear/linear") is not None
     return request.param

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.kernels.autograd.calls import is_plain
+from regard.kernels.autograd.plain import is_plain
 from regard.models.memory.lstmn import LSTMN, LSTMNLayer, LSTMNReader
 from regard.models.memory.lstmn_fusion import DeepFusion, ShallowFusion
 from regard.models.memory.lstmn_settings import LSTMNSettings

@@ -29,10 +29,10 @@ from regard.attention.parts.score import (
 from regard.attention.paths import choose
 from regard.errors import ConfigError, MaskError, quoted
 from regard.kernels.additive import attend as additive_attend
-from regard.kernels.autograd.calls import is_plain, is_plain_tensor
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
-from regard.kernels.dot import dot, look as dot_look
-from regard.kernels.fallback import rows
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.plain import is_plain, is_plain_tensor
+from regard.kernels.dot import dot, safety
+from regard.kernels.fallback import query_chunks
 
 ScoreLike = str | Score | Bound
 NormalizerLike = str | Normalizer
@@ -250,7 +250,7 @@ class Call(NamedTuple):
         """Whether the native loop would say so of what it reads: not all, and a cosine's directions."""
         assert isinstance(self.score, DotProduct) and self.value is not None
         query, key, factor, directions = self.score.loop_form(self.query, self.key, self.prepared)
-        return dot_look.finds_safe(
+        return safety.finds_safe(
             query,
             key,
             self.value,
@@ -340,7 +340,7 @@ class Call(NamedTuple):
         """Whether so many weights are formed for some queries at a time: none may depend on another query's."""
         fixed = isinstance(self.score, Score) and not isinstance(self.normalizer.temperature, Tensor)
         decompose = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
-        return decompose and self.sizes.queries > 1 and math.prod(self.sizes) >= rows.MANY
+        return decompose and self.sizes.queries > 1 and math.prod(self.sizes) >= query_chunks.MANY
 
     def reads_in_a_loop(self) -> bool:
         """Whether so many additive scores are weighed and read as they are made, in a native loop."""

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from regard.attention.parts.masks import Sizes
 from regard.errors import ConfigError, ShapeError, quoted
-from regard.kernels.autograd.calls import is_plain_tensor
+from regard.kernels.autograd.plain import is_plain_tensor
 
 _USUAL = (Tensor, nn.Parameter)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.call.checks import are_plain_tensors
 from regard.attention.parts.functional import wide
-from regard.kernels.autograd.remembered import Remembered
+from regard.kernels.autograd.tensor_cache import Remembered
 
 
 class Guarded(NamedTuple):

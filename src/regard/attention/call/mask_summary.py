@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention.attended import transformed
 from regard.attention.parts.masks import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window, causal
-from regard.kernels.autograd.calls import is_readable
+from regard.kernels.autograd.plain import is_readable
 
 _LARGE = 2**16
 """From so many queries × keys on a look at a mask of bools costs little beside the call; lengths are always read."""

@@ -21,8 +21,8 @@ from regard.attention.parts import masks
 from regard.attention.parts.normalize import is_softmax
 from regard.attention.parts.score import ScaledDot
 from regard.errors import ConfigError
-from regard.kernels.autograd.calls import is_plain_tensor, is_readable
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.hooks import is_hooked
+from regard.kernels.autograd.plain import is_plain_tensor, is_readable
 from regard.kernels.dot import dot
 from regard.kernels.transformer import self_attention
 

@@ -22,8 +22,8 @@ from regard.attention.parts.masks import MaskLike
 from regard.attention.parts.normalize import Normalizer
 from regard.attention.parts.score import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError, quoted
-from regard.kernels.autograd.calls import is_plain
-from regard.kernels.local import few as local_few, softmax as local_softmax
+from regard.kernels.autograd.plain import is_plain
+from regard.kernels.local import few_queries, softmax as local_softmax
 
 
 def _check(query: Tensor, lengths: Tensor) -> None:
@@ -112,10 +112,10 @@ class Predictive(nn.Module):
     def _center(self, query: Tensor, lengths: Tensor) -> Tensor:
         """S · sigmoid(vᵀ tanh(W h)). A row of padding that is not finite must not touch the gradient of W and v."""
         if is_plain(query) and query.numel():
-            if local_few.predicts_few(query, self.hidden, self.vector):
+            if few_queries.predicts_few(query, self.hidden, self.vector):
                 weights = self.hidden.weight, self.vector.weight
                 center = (
-                    local_few.predict_few(query, *weights, lengths) if are_plain_tensors(*weights, lengths) else None
+                    few_queries.predict_few(query, *weights, lengths) if are_plain_tensors(*weights, lengths) else None
                 )
                 if center is not None:
                     return center

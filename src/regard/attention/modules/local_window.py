@@ -31,9 +31,9 @@ from regard.attention.parts.score import (
     ScaledDot,
     Score,
 )
-from regard.kernels.autograd.calls import is_plain, is_plain_tensor
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
-from regard.kernels.fallback import rows
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.plain import is_plain, is_plain_tensor
+from regard.kernels.fallback import query_chunks
 from regard.kernels.local import local, softmax as local_softmax
 
 _FARTHEST = 2**18
@@ -289,5 +289,9 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
 
     numbers = first.numel() * window * flat.shape[-1]
     # The windows of all queries side by side may be much larger than all keys.
-    scores = some(slice(None)) if numbers < rows.MANY else rows.by_rows(some, query.shape[1], numbers, draws=False)
+    scores = (
+        some(slice(None))
+        if numbers < query_chunks.MANY
+        else query_chunks.by_rows(some, query.shape[1], numbers, draws=False)
+    )
     return scores, scores.detach().sum() + torch.stack(strange).sum()

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.attention.call.checks import are_plain_tensors
 from regard.errors import ConfigError, ShapeError
 from regard.kernels.additive import additive as pairs, inductor
-from regard.kernels.autograd.calls import is_plain
+from regard.kernels.autograd.plain import is_plain
 
 
 def wide(tensor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import MaskError, nearest
-from regard.kernels.autograd.calls import is_readable
+from regard.kernels.autograd.plain import is_readable
 
 ANCHORS = ("end", "start")
 

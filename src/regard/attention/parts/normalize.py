@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from regard.attention.parts.functional import per_query, wide
 from regard.errors import ConfigError
-from regard.kernels.autograd.calls import is_readable
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.hooks import is_hooked
+from regard.kernels.autograd.plain import is_readable
 from regard.registry import Registry
 
 Scores = Float[Tensor, "*lead queries keys"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.attention.attended import transformed
 from regard.attention.call import guard
 from regard.errors import ShapeError
-from regard.kernels.autograd.calls import is_plain_tensor
+from regard.kernels.autograd.plain import is_plain_tensor
 
 
 def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention.call.mask_summary import conjuncts
 from regard.attention.parts.masks import Keep
 from regard.attention.paths import choose
-from regard.attention.paths.asked import Asked, asked_of
+from regard.attention.paths.workload import Asked, asked_of
 from regard.errors import SlowPathWarning
 
 LARGE = 2**28

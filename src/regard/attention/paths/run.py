@@ -21,9 +21,9 @@ from regard.attention.paths import choose
 from regard.attention.paths.cost import warn_of_memory
 from regard.attention.statistics import Statistics, checked_top, statistics_of
 from regard.kernels.additive import attend as additive_attend
-from regard.kernels.autograd.calls import is_readable
-from regard.kernels.dot import dot, draws
-from regard.kernels.fallback import rows
+from regard.kernels.autograd.plain import is_readable
+from regard.kernels.dot import dot, dropout_mask
+from regard.kernels.fallback import query_chunks
 from regard.kernels.fallback.blocked import blocked
 from regard.kernels.fallback.ragged import ragged
 from regard.kernels.fallback.sdpa import fused
@@ -41,7 +41,7 @@ def run(call: Call, at_once: bool, top: int | None = None) -> Attended:
         top: make the statistics of the weights now, with this many of each query's largest.
     """
     plan = call.choose(ahead=top is not None)
-    call = call._replace(seed=draws.new_seed()) if plan.draws else call
+    call = call._replace(seed=dropout_mask.new_seed()) if plan.draws else call
     attended = _run(call, plan, at_once, top)
     if attended is None:
         # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
@@ -137,7 +137,7 @@ def _scores(call: Call, ready: Prepared, part: slice = _ALL) -> Tensor:
 
 
 def _biased(call: Call, scores: Tensor, part: slice) -> Tensor:
-    bias = rows.some(call.bias, part)
+    bias = query_chunks.some(call.bias, part)
     return scores if bias is None else scores + wide(bias)
 
 
@@ -148,7 +148,7 @@ def _read(call: Call, weights: Tensor) -> Tensor:
         if call.seed is None:
             weights = F.dropout(weights, call.dropout)
         else:
-            weights = weights * draws.kept(call.seed, call.dropout, weights.detach())
+            weights = weights * dropout_mask.kept(call.seed, call.dropout, weights.detach())
     weights = _in(value.dtype, weights)
     # torch looks longer for a product of any shapes than it takes for a small one.
     alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]
@@ -218,9 +218,9 @@ def _by_rows(call: Call, keep: Tensor | None, nonfinite: Tensor | None) -> Atten
     ready = _ready(call)
 
     def context(part: slice) -> Tensor:
-        return _read(call, call.normalizer(_scores(call, ready, part), rows.some(keep, part)))
+        return _read(call, call.normalizer(_scores(call, ready, part), query_chunks.some(keep, part)))
 
-    whole = rows.by_rows(context, call.sizes.queries, math.prod(call.sizes), draws=call.dropout > 0)
+    whole = query_chunks.by_rows(context, call.sizes.queries, math.prod(call.sizes), draws=call.dropout > 0)
     # The weights are made from the score's parameters: once these have changed they are others.
     made_from = call.query, ready.projected, *call.score.parameters()
     source = _again(call, lambda part: _scores(call, ready, part), lambda: keep, nonfinite, *made_from)
@@ -395,6 +395,6 @@ class _Again(NamedTuple):
         return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
 
     def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
-        keep = rows.some(self.drawn_mask(), part)
+        keep = query_chunks.some(self.drawn_mask(), part)
         nonfinite = None if self.nonfinite is None else self.nonfinite[..., part]
         return _in(self.call.query.dtype, guarding.propagate_nan(make(self.scores(part), keep), nonfinite, keep))

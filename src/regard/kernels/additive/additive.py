@@ -24,12 +24,12 @@ from torch import Tensor
 
 from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys, products as additive_products
 from regard.kernels.additive.step import DOWNSCALE, step_scores
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.batches import untraced
-from regard.kernels.autograd.calls import are_numbers, is_plain_tensor
-from regard.kernels.autograd.remembered import Remembered
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.plain import are_numbers, is_plain_tensor
+from regard.kernels.autograd.tensor_cache import Remembered
+from regard.kernels.autograd.unbatch import untraced
 from regard.kernels.native import compiler
-from regard.kernels.native.pages import in_large_pages
+from regard.kernels.native.huge_pages import in_large_pages
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16

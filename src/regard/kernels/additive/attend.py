@@ -2,7 +2,7 @@
 
 `softmax((vᵀ tanh(a + b) + bias) · scale) · value` block by block, the softmax as the keys come, and each block's scores
 again on the way back: memory grows with the length and not with its square. The loop is `additive_attend.cpp`; where
-there is no compiler, `rows.py` takes some queries at a time.
+there is no compiler, `query_chunks.py` takes some queries at a time.
 """
 
 import ctypes
@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels.additive import additive
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers, is_plain
-from regard.kernels.autograd.once import once
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.plain import as_numbers, is_plain
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
 LEAST = 2**16

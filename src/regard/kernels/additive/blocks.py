@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels.additive.step import DOWNSCALE
-from regard.kernels.native.pages import in_large_pages
+from regard.kernels.native.huge_pages import in_large_pages
 
 BLOCK = 2**18
 """Pairs × hidden units that are held at once: a mebibyte of float32."""

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import is_plain
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.plain import is_plain
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
 _LEAST = 2**22

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.kernels.autograd.remembered import Remembered
+from regard.kernels.autograd.tensor_cache import Remembered
 
 
 class Gathered:

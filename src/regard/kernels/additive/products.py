@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels.additive.blocks import even
-from regard.kernels.native.pages import in_large_pages
+from regard.kernels.native.huge_pages import in_large_pages
 
 _LEAST, _SIDE, _SIDE_BACK = 2**15, 20, 48
 """Pairs, and queries or keys of an item forwards and backwards, from which on products are faster than pair by pair."""

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers, is_plain
-from regard.kernels.autograd.once import once
-from regard.kernels.dot import draws as dot_draws
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.plain import as_numbers, is_plain
+from regard.kernels.autograd.unbatch import unbatched
+from regard.kernels.dot import dropout_mask
 from regard.kernels.dot.amx import half
 from regard.kernels.native import compiler
 from regard.kernels.native.views import NO_VIEW, spread, view
@@ -127,8 +127,8 @@ def attention(
     """
     assert (directions == NO_DIRECTIONS and looked is None) or query.dtype in (torch.float32, torch.float64)
     if seed is None:
-        seed = dot_draws.new_seed() if dropout > 0 and not query.is_meta else 0
-    call = _Call(visible, scale, round(dropout * dot_draws.STEPS), seed, directions, looked)
+        seed = dropout_mask.new_seed() if dropout > 0 and not query.is_meta else 0
+    call = _Call(visible, scale, round(dropout * dropout_mask.STEPS), seed, directions, looked)
     inputs = _as_stored(query, key, value, bias)
     if learns(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)

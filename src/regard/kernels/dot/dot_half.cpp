@@ -1,6 +1,6 @@
 // The loop of dot products for half types, computed in float32. Apart from the others: each is built when it is needed.
 
-#include "dot/ways.hpp"
+#include "dot/exports.hpp"
 
 REGARD_DOT(bfloat16, dot::Brain, float)
 #ifdef REGARD_FLOAT16

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
-from regard.kernels.autograd.once import once
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import fused, prepared, ungrouped
 from regard.kernels.loss import dropout as dropouts
 

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
-from regard.kernels.autograd.once import once
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import prepared, ungrouped
 
 _ROWS = 64  # queries of a block at least; it computes left + right keys more than its queries see

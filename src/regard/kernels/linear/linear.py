@@ -4,7 +4,7 @@ Memory and work grow with the length. The last column of every sum is the sum of
 of ones beside the values, numerator (equation 5) and denominator are one product. `read_all` and `read_past` take
 features and are made of torch's own operations, for calls of any kind. `read` takes what a plain call gives, elu + 1
 made on the way, and goes through it once in parts that stay in a cache, forwards and, made again, backwards: by a
-native loop (`linear.cpp`), or by torch's own calls (`linear_parts.py`) where there is no compiler.
+native loop (`linear.cpp`), or by torch's own calls (`chunks.py`) where there is no compiler.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers, is_plain_tensor
-from regard.kernels.linear import parts as linear_parts
-from regard.kernels.linear.parts import CHUNK, Call, Made
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.plain import as_numbers, is_plain_tensor
+from regard.kernels.autograd.unbatch import unbatched
+from regard.kernels.linear import chunks
+from regard.kernels.linear.chunks import CHUNK, Call, Made
 from regard.kernels.native import compiler
 
 # --- torch's own operations -----------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class _Read(torch.autograd.Function):
         elu: bool,
     ) -> tuple[Tensor, Tensor, bool]:
         call = Call(query, key, value, memory, keep, causal, elu)
-        made = (_compiled_forward if compiler.library("linear/linear") else linear_parts.forward)(call)
+        made = (_compiled_forward if compiler.library("linear/linear") else chunks.forward)(call)
         ctx.save_for_backward(query, key, value, memory, keep, made.context, made.total)
         ctx.causal, ctx.elu = causal, elu
         ctx.set_materialize_grads(False)
@@ -171,7 +171,7 @@ class _Read(torch.autograd.Function):
             return *_by_formula(call, given, given_memory), None, None, None
         if given is None:
             given = torch.zeros_like(context)
-        way = _compiled_backward if compiler.library("linear/linear") else linear_parts.backward
+        way = _compiled_backward if compiler.library("linear/linear") else chunks.backward
         with torch.autocast("cpu", enabled=False):  # one around the backward pass would narrow its products
             found = way(call, context, total, given.contiguous(), given_memory)
         return *found[:3], None if call.memory is None else found[3], None, None, None

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
 _MANY = 8

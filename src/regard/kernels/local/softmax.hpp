@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "local/rows.hpp"
+#include "local/window_products.hpp"
 
 namespace local_softmax {
 

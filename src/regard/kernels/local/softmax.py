@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.hooks import is_hooked
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.local import local
 from regard.kernels.memory.arrays import Array
 

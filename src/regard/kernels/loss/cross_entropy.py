@@ -12,12 +12,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import are_numbers, is_plain
-from regard.kernels.autograd.once import none_of, once
+from regard.kernels.autograd.once_differentiable import none_of, once
+from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
-from regard.kernels.native.pages import in_large_pages
+from regard.kernels.native.huge_pages import in_large_pages
 
 _NAME = "loss/cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster

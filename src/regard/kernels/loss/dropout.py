@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int16, Int64
 from torch import Tensor
 
-from regard.kernels.autograd.calls import are_numbers, is_plain
+from regard.kernels.autograd.plain import are_numbers, is_plain
 from regard.kernels.native import compiler
 
 LEVELS = 1 << 16

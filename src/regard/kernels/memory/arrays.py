@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.kernels.autograd.calls import is_plain
+from regard.kernels.autograd.plain import is_plain
 
 Array = np.ndarray
 

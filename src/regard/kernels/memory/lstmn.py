@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
-from regard.kernels.autograd.once import none_of, once
+from regard.kernels.autograd.once_differentiable import none_of, once
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 
 
 class Run(NamedTuple):

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import as_numbers
-from regard.kernels.autograd.once import once
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.memory.arrays import Array, inverse_length, softmax, softmax_back
 from regard.kernels.memory.cell import Cell, CellStep
 

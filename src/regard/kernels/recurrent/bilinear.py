@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import are_numbers, is_plain
-from regard.kernels.autograd.once import none_of, once
+from regard.kernels.autograd.once_differentiable import none_of, once
+from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.calls import is_plain, is_plain_tensor
+from regard.kernels.autograd.plain import is_plain, is_plain_tensor
 from regard.kernels.dot.amx import matrix
 
 

@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import are_alike, as_numbers, is_plain, is_plain_tensor
-from regard.kernels.autograd.once import none_of, once
+from regard.kernels.autograd.once_differentiable import none_of, once
+from regard.kernels.autograd.plain import are_alike, as_numbers, is_plain, is_plain_tensor
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
-from regard.kernels.native.pages import in_large_pages
+from regard.kernels.native.huge_pages import in_large_pages
 from regard.kernels.recurrent import gates
 
 

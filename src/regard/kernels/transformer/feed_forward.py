@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.calls import is_plain, is_plain_tensor
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.plain import is_plain, is_plain_tensor
 from regard.kernels.native import compiler
 
 _NAME = "transformer/step"

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.again import fresh_views
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import are_numbers, is_plain, is_plain_tensor
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.fresh_views import fresh_views
+from regard.kernels.autograd.hooks import is_hooked
+from regard.kernels.autograd.plain import are_numbers, is_plain, is_plain_tensor
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
 _NAME = "transformer/norm"

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.calls import are_numbers, is_plain
+from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
 _NAME = "transformer/self_attention"

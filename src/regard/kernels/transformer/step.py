@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import is_hooked
+from regard.kernels.autograd.hooks import is_hooked
 from regard.kernels.native import compiler
 
 _NAME = "transformer/step"

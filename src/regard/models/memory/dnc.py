@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.parts.score import Cosine
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.memory.computer import Layout, computer
 from regard.layers.controller import Controller, cell_and_orders, in_advance
 from regard.layers.dynamic_memory import (

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.parts.score import Additive
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import StepOutput

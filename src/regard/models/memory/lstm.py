@@ -6,7 +6,7 @@ inputs ── LSTM, one layer upon the other ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import StepOutput

@@ -21,8 +21,8 @@ from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.parts.normalize import is_softmax
 from regard.attention.parts.score import Additive, Prepared
-from regard.kernels.autograd.calls import are_alike, is_plain
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.plain import are_alike, is_plain
 from regard.kernels.memory import lstmn as kernel
 from regard.layers.dropout import Dropout
 from regard.layers.kind import reference_tensor

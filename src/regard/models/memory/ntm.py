@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.parts.refocus import interpolate, sharpen, shift
 from regard.attention.parts.score import score
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.memory.turing import Layout, machine
 from regard.layers.controller import Controller, cell_and_orders, in_advance
 from regard.layers.kind import reference_tensor

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, hide_words
 from regard.layers.objective import Objective, objective, vocabulary_objective

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.recurrent.deferred import expectation_of_a_loop, linear_of_a_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout

@@ -15,7 +15,7 @@ from regard.attention.parts.functional import wide
 from regard.attention.parts.normalize import is_softmax, normalizer
 from regard.attention.parts.score import General, score, scores
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.recurrent import bilinear
 from regard.models.seq2seq.settings import RecurrentSettings
 

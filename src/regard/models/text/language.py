@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective

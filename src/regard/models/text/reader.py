@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.sequence import StepOutput

@@ -6,7 +6,7 @@ inputs ── linear ── causal layers ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.cache import Cache
 from regard.layers.sequence import StepOutput
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.parts.position import Learned, Sinusoidal
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.transformer.step import Steps, Words
 from regard.layers.cache import Cache
 from regard.layers.stepping import Looks, bias_of, ready, steps_with

@@ -21,7 +21,7 @@ from regard.attention.attended import Attended
 from regard.attention.modules.heads import CrossHeads, Heads, SelfHeads
 from regard.attention.parts.position import position
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooked import is_unmodified
+from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.cache import Cache
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words

@@ -6,7 +6,7 @@ import torch
 from regard.kernels.dot import dot
 from regard.kernels.dot.amx import matrix
 from regard.kernels.dot.dot import attention, statistics
-from tests.kernels.dot.dots import ALL, CAUSAL, assert_same, formula, inputs
+from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

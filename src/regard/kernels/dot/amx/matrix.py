@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.calls import is_readable
+from regard.kernels.autograd.plain import is_readable
 from regard.kernels.native import compiler
 
 _LEAST, _SIDE = 2**27, 128

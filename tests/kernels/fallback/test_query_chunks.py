@@ -8,7 +8,7 @@ import torch
 from regard import masks
 from regard.attention.attend import attend, explain
 from regard.kernels.additive import additive, attend as additive_attend
-from regard.kernels.fallback import rows
+from regard.kernels.fallback import query_chunks
 from tests.attention.registered_parts import MASKS, module, tensors
 from tests.native import needs_compiler
 from tests.reference.attention import plain_attend
@@ -20,8 +20,8 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    monkeypatch.setattr(rows, "MANY", 1)
-    monkeypatch.setattr(rows, "_PART", 25)
+    monkeypatch.setattr(query_chunks, "MANY", 1)
+    monkeypatch.setattr(query_chunks, "_PART", 25)
     monkeypatch.setattr(additive_attend, "serves", lambda *_: False)
 
 
@@ -31,7 +31,7 @@ def in_a_loop(monkeypatch):
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive_attend, "LEAST", 1)
-    monkeypatch.setattr(rows, "MANY", 1)
+    monkeypatch.setattr(query_chunks, "MANY", 1)
 
 
 def assert_same_as_the_reference(mask, normalizer):
@@ -107,7 +107,7 @@ def test_without_gradients_nothing_is_made_again(in_parts, monkeypatch):
     given = {"score": module("additive"), "mask": masks.causal(), "dropout": 0.5}
     torch.manual_seed(3)
     expected = attend(query, key, value, **given).context.detach()
-    monkeypatch.setattr(rows, "checkpoint", None)
+    monkeypatch.setattr(query_chunks, "checkpoint", None)
     for mode in (torch.no_grad, torch.inference_mode):
         torch.manual_seed(3)
         with mode():

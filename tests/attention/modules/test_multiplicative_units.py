@@ -9,7 +9,7 @@ from regard import masks
 from regard.attention.modules import fast_weights
 from regard.attention.modules.bottom_up import gating, max_pooling
 from regard.attention.modules.linear import elu_plus_one, linear_attention, linear_step
-from regard.attention.modules.roots import generated, multiplicative, sigma_pi
+from regard.attention.modules.multiplicative_units import generated, multiplicative, sigma_pi
 from regard.errors import ShapeError
 
 BATCH, TIME, KEY, VALUE = 3, 7, 5, 2

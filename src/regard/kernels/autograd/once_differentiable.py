@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.batches import Unpacked
+from regard.kernels.autograd.unbatch import Unpacked
 
 Backward = Callable[..., Any]
 

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from regard.kernels.autograd.remembered import Remembered
+from regard.kernels.autograd.tensor_cache import Remembered
 
 
 class Looks:

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from regard.attention.modules.local import LocalAttention, Predictive
-from regard.kernels.local import few as local_few, local
-from regard.kernels.local.few import predict_few, predicts_few
+from regard.kernels.local import few_queries, local
+from regard.kernels.local.few_queries import predict_few, predicts_few
 
 LENGTHS = torch.tensor([23, 11, 0])
 
@@ -62,7 +62,7 @@ def test_which_queries_and_layers_are_taken():
         assert not predicts_few(query.double(), layer, after)
         assert not predicts_few(query.half(), layer.half(), after.half())
         layer, after = layer.float(), after.float()
-        assert not predicts_few(torch.randn(3, local_few._ROWS // 3 + 1, 19), layer, after)
+        assert not predicts_few(torch.randn(3, few_queries._ROWS // 3 + 1, 19), layer, after)
         assert not predicts_few(query, nn.Linear(19, 5), after)
         assert not predicts_few(query, nn.Sequential(layer), after)
         assert not predicts_few(query, layer, nn.Linear(7, 1, bias=False))

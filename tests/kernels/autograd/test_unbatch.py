@@ -7,8 +7,8 @@ import torch
 from torch._vmap_internals import _vmap as legacy_vmap
 from torch.utils.checkpoint import checkpoint
 
-from regard.kernels.autograd.batches import unbatched
-from regard.kernels.autograd.once import once
+from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.unbatch import unbatched
 from tests.batched import batches_are_singles
 
 

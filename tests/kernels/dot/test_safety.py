@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.kernels.dot import dot
-from regard.kernels.dot.look import finds_safe
-from tests.kernels.dot.dots import ALL, CAUSAL
+from regard.kernels.dot.safety import finds_safe
+from tests.kernels.dot.dot_reference import ALL, CAUSAL
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler  # it is a loop's look

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.kernels.native import compiler
 
-_NAME = "transformer/first"
+_NAME = "transformer/argmax"
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.kernels.autograd.once import none_of, once
+from regard.kernels.autograd.once_differentiable import none_of, once
 from regard.kernels.fallback.blocked import blocked
 from regard.kernels.fallback.windowed import windowed
 from regard.kernels.recurrent.recurrent import sequence
