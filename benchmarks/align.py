@@ -15,11 +15,11 @@ from pathlib import Path
 
 from eflomal import Aligner
 
-from regard.data.pairs.corpus import read_corpus
 from regard.data.pairs.pairs import Links, Pair
 from regard.data.pairs.pharaoh import read_pharaoh
-from regard.data.pairs.settings import CorpusSettings
 from regard.data.text.units import words_counted
+from regard.data.translation.corpus import read_corpus
+from regard.data.translation.settings import CorpusSettings
 from regard.metrics.alignment import AlignmentScores, alignment_scores
 from regard.metrics.symmetrize import SYMMETRIZATIONS
 from regard.tasks.core.load import load

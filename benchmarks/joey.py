@@ -13,7 +13,7 @@ from joeynmt.encoders import RecurrentEncoder
 from joeynmt.model import Model
 from torch import Tensor
 
-from regard.data.pairs.batching import TextBatch
+from regard.data.translation.batches import TextBatch
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.vocabulary import BEGIN, END, PADDING
 

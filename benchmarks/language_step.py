@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.text.stream import WindowBatches
+from regard.data.language.stream import WindowBatches
 from regard.layers.objective import Objective
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel

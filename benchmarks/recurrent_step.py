@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.data.pairs.batching import TextBatch, TextBatches
+from regard.data.translation.batches import TextBatch, TextBatches
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.training.settings import TrainingSettings
 from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator

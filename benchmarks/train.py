@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import joey
-from regard.data.pairs.batching import TextBatches
+from regard.data.translation.batches import TextBatches
 from regard.training.settings import TrainingSettings
 from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator
 from turns import tell

@@ -18,7 +18,7 @@ import torch
 from joeynmt.search import beam_search
 
 import joey
-from regard.data.pairs.batching import pad
+from regard.data.batching import pad
 from regard.data.text.lines import read_lines
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings

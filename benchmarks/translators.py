@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from regard.data.pairs.batching import TextBatches
+from regard.data.translation.batches import TextBatches
 from regard.layers.objective import Objective
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.settings import RecurrentSettings

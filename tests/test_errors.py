@@ -3,12 +3,12 @@
 import pytest
 
 from regard.data.algorithms.problem import read_rows
-from regard.data.labelled.conllu import TaggedSentence
-from regard.data.labelled.labelled import Labelled, labels_of
+from regard.data.classification.labelled import Labelled, labels_of
 from regard.data.pairs.pharaoh import parse_pharaoh
 from regard.data.reading.babi import Line, Story
 from regard.data.reading.questions import questions_of
 from regard.data.reading.story_batches import Vocabulary
+from regard.data.tagging.conllu import TaggedSentence
 from regard.data.text.units import normalize
 from regard.errors import DataError, a_few, cut, nearest, quoted
 from regard.tasks.classification.data import numbered

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from regard.data.text.stream import Stream
+from regard.data.language.stream import Stream
 from regard.errors import DataError
 from regard.tasks.core.load import load
 from regard.tasks.language.evaluation import read_through, stretch_of

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from regard.data.text.texts import read_streams
+from regard.data.language.streams import read_streams
 from regard.tasks.core.load import load
 from regard.tasks.language.evaluation import read_through
 from regard.vocabulary import BEGIN, END

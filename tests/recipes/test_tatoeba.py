@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.pairs.corpus import read_corpus
+from regard.data.translation.corpus import read_corpus
 from regard.tasks.core.config import check
 from regard.tasks.core.settings import settings_of
 from regard.tasks.experiments.ledger import find

@@ -1,8 +1,8 @@
 """The textbook's translator and the reversed digits: what their recipes say is what they are."""
 
-from regard.data.pairs.corpus import read_corpus
-from regard.data.pairs.settings import CorpusSettings
 from regard.data.text.lines import iterate_lines
+from regard.data.translation.corpus import read_corpus
+from regard.data.translation.settings import CorpusSettings
 from regard.tasks.core.config import check
 from regard.tasks.experiments.experiment import locate, resolved
 from regard.tasks.experiments.ledger import find

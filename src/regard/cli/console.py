@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regard.data.news import News
+from regard.data.messages import News
 from regard.errors import DataError
 
 _STEERING = {

@@ -113,8 +113,8 @@ def evaluate(
         run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
     )
 
-    from regard.data.pairs.corpus import read_corpus
-    from regard.data.pairs.settings import CorpusSettings
+    from regard.data.translation.corpus import read_corpus
+    from regard.data.translation.settings import CorpusSettings
     from regard.tasks.core.config import check
     from regard.tasks.core.evaluations import keep_evaluation
     from regard.tasks.translation.evaluation import evaluate as measure, held_out

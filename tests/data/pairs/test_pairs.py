@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from regard.data.pairs.corpus import read_corpus
 from regard.data.pairs.pairs import Pair, read_jsonl, read_pairs, read_tsv
-from regard.data.pairs.settings import CorpusSettings
+from regard.data.translation.corpus import read_corpus
+from regard.data.translation.settings import CorpusSettings
 from regard.errors import DataError
 from tests.shared import SHARED, needs_shared
 

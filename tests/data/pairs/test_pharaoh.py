@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.pairs.corpus import read_corpus
 from regard.data.pairs.pharaoh import format_pharaoh, parse_pharaoh, read_pharaoh
-from regard.data.pairs.settings import CorpusSettings
+from regard.data.translation.corpus import read_corpus
+from regard.data.translation.settings import CorpusSettings
 from regard.errors import DataError
 
 

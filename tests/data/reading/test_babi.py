@@ -5,9 +5,9 @@ import re
 import pytest
 
 from regard.data.reading.babi import parse_stories, read_stories
+from regard.data.reading.settings import MadeStories
 from regard.data.reading.stories import DROP, GO, PEOPLE, PLACES, TAKE, THINGS, made_story
 from regard.data.reading.story_batches import UNTOLD, StoryBatch, StoryBatches, Vocabulary, steps_of, words_of
-from regard.data.reading.story_settings import MadeStories
 from regard.errors import DataError, RunError
 from tests.shared import SHARED, needs_shared
 

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from regard.data.labelled.word_features import WordFeatures
 from regard.data.reading.babi import Line, Story, read_stories
 from regard.data.reading.question_batches import NOWHERE, Encoder, QuestionBatch, QuestionBatches, read_length, together
 from regard.data.reading.questions import Given, Question, question_of, questions_of, sentences_in, span_of, words_in
 from regard.data.reading.squad import read_squad
+from regard.data.tagging.word_features import WordFeatures
 from regard.errors import DataError
 from tests.shared import SHARED, needs_shared
 

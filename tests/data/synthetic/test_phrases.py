@@ -6,8 +6,8 @@ from datetime import date, time
 
 import pytest
 
-from regard.data.pairs.gold import chunk_links
 from regard.data.synthetic import wording
+from regard.data.synthetic.links import chunk_links
 from regard.data.synthetic.phrases import LANGUAGES, _pair, phrases
 from regard.data.text.units import normalize, units
 from regard.errors import ConfigError

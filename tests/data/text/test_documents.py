@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
+from regard.data.language.held_out import measured, read_parts, vocabulary_lines
+from regard.data.language.settings import LanguageData
 from regard.data.text.documents import files_of, iterate_text
-from regard.data.text.held_out import measured, read_parts, vocabulary_lines
-from regard.data.text.stream_settings import LanguageData
 from regard.errors import ConfigError, DataError
 
 

@@ -91,7 +91,7 @@ def test_b31_the_platform_encoding_does_not_matter(tmp_path):
     write(tmp_path, "\ufeff\u201fé中😀\nb\n".encode())
     code = """
 from regard.data.text.lines import read_lines
-from regard.data.tokenizers.base import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 lines = read_lines('text.txt')
 assert lines == ['\\u201f\\u00e9\\u4e2d\\U0001f600', 'b'], ascii(lines)
 for kind in ('words', 'characters', 'bpe'):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from regard.data.pairs.batching import TextBatches
+from regard.data.translation.batches import TextBatches
 from regard.layers.objective import objective
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.settings import RecurrentSettings

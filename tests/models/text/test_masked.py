@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.labelled.tagged import UNTAGGED, TaggedBatch
+from regard.data.tagging.batches import UNTAGGED, TaggedBatch
 from regard.models.text.bidirectional import BidirectionalTransformer
 from regard.models.text.classifier import Classifier
 from regard.models.text.classifier_settings import TransformerClassifierSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.pairs.batching import TextBatch
+from regard.data.translation.batches import TextBatch
 from regard.errors import ConfigError
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.tasks.core.config import check, leaves, merge

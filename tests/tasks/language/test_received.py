@@ -6,7 +6,7 @@ import torch
 
 from regard.data.algorithms.problem import problem
 from regard.data.algorithms.settings import CopySettings
-from regard.data.text.stream import Stream
+from regard.data.language.stream import Stream
 from regard.models.memory.sequences import build
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.data.pairs.pairs import Pair
-from regard.data.pairs.settings import DataSettings
 from regard.data.text.units import spaced_words, units, words_counted
 from regard.data.tokenizers.factory import train_tokenizer
+from regard.data.translation.settings import DataSettings
 from regard.decoding.settings import SearchSettings
 from regard.errors import RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.data.pairs.settings import DataSettings
 from regard.data.tokenizers.factory import train_tokenizer
+from regard.data.translation.settings import DataSettings
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
 from regard.models.seq2seq.guided import guidance_of, guided_objective

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard.attention.attended import Attended
-from regard.data.pairs.settings import DataSettings
 from regard.data.tokenizers.factory import train_tokenizer
+from regard.data.translation.settings import DataSettings
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError, RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator

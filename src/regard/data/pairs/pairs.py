@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.pairs.settings import Counted
+from regard.data.settings import Counted
 from regard.data.text.lines import iterate_lines, read_lines
 from regard.data.text.units import words_counted
 from regard.errors import DataError, quoted

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from regard.data.pairs.pairs import Link, Pair
-from regard.data.pairs.settings import Counted
+from regard.data.settings import Counted
 from regard.data.text.lines import read_lines
 from regard.data.text.units import words_counted
 from regard.errors import DataError, quoted

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
+from regard.data.batching import pad_words
 from regard.data.chance import Chance
-from regard.data.labelled.tagged import pad_words
-from regard.data.labelled.word_features import WordFeatures
 from regard.data.reading.questions import Question, Span, key_of, span_of, words_in
+from regard.data.tagging.word_features import WordFeatures
 from regard.errors import DataError
 
 NOWHERE: Span = (0, 0)

@@ -7,9 +7,9 @@ as one can be answered.
 from dataclasses import dataclass, field
 
 from regard.data.chance import Chance
-from regard.data.pairs.settings import Part
 from regard.data.reading.babi import Line, Story
-from regard.data.reading.story_settings import MadeStories
+from regard.data.reading.settings import MadeStories
+from regard.data.settings import Part
 
 PEOPLE = ("Mary", "John", "Daniel", "Sandra")
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from regard.data.chance import Chance
 from regard.data.pairs.pairs import Links, Pair
-from regard.data.pairs.settings import Part
+from regard.data.settings import Part
 from regard.errors import ConfigError
 
 # A sequence belongs to a part by its digit sum, whatever the seed: no seed can put a test sequence into training. The

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tokenizers import Regex, pre_tokenizers
 
-from regard.data.pairs.settings import Counted
+from regard.data.settings import Counted
 from regard.errors import DataError, quoted
 
 _SPACE = r"[\s\x1c-\x1f]"  # what Python's str.strip() and str.isspace() call white

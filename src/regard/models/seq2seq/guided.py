@@ -2,8 +2,8 @@
 
     H(A*, α) = −1/m Σ_t Σ_i A*_ti log α_ti        beside −1/m Σ_t log p(y_t), with a weight
 
-A* are links of words, spread over pieces, each row summing to 1 (`data.guidance`); m are the target's words. Mi et al.
-(2016, "Supervised attentions for neural machine translation") teach the same.
+A* are links of words, spread over pieces, each row summing to 1 (`data.translation.guidance`); m are the target's
+words. Mi et al. (2016, "Supervised attentions for neural machine translation") teach the same.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ UNSEEN = 1e-30  # the weight that a position without any is taken to have, so th
 
 @runtime_checkable
 class LinkedPairs(Protocol):
-    """A batch of sentence pairs whose links are known, as `data.batching.TextBatch`."""
+    """A batch of sentence pairs whose links are known, as `data.translation.batches.TextBatch`."""
 
     @property
     def source(self) -> Int[Tensor, "batch positions"]: ...

@@ -25,7 +25,7 @@ from regard.vocabulary import UNKNOWN
 
 @runtime_checkable
 class Pairs(Protocol):
-    """A batch of sentence pairs, as `data.batching.TextBatch`."""
+    """A batch of sentence pairs, as `data.translation.batches.TextBatch`."""
 
     source: Int[Tensor, "batch positions"]
     source_lengths: Int[Tensor, " batch"]

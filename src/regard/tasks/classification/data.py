@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.labelled.labelled import Labelled, labels_of, none_for, part_of, read_labelled, without_a_sentence
-from regard.data.labelled.labelled_settings import ClassificationData
-from regard.data.labelled.sentences import SentenceBatches
-from regard.data.news import News
-from regard.data.pairs.settings import Part
+from regard.data.classification.batches import SentenceBatches
+from regard.data.classification.labelled import Labelled, labels_of, read_labelled, without_a_sentence
+from regard.data.classification.settings import ClassificationData
+from regard.data.messages import News
+from regard.data.settings import Part
+from regard.data.text.hash_split import none_for, part_of
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import DataError, nearest, quoted

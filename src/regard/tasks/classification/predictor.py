@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from regard.data.pairs.batching import pad
+from regard.data.batching import pad
 from regard.data.text.lines import several
 from regard.data.tokenizers.base import Tokenizer, visible
 from regard.data.tokenizers.factory import load_tokenizer

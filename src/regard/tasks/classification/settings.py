@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.labelled.labelled_settings import ClassificationData, TestedSentences
+from regard.data.classification.settings import ClassificationData, TestedSentences
 from regard.models.text.classifier_settings import ClassifierSettings, LSTMNClassifierSettings
 from regard.tasks.core.settings import Better, RunSettings
 

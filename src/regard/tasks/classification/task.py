@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from regard.data.labelled.labelled import Labelled, part_of, read_labelled
-from regard.data.labelled.labelled_settings import NAMED, ORIGINS, TestedSentences
+from regard.data.classification.labelled import Labelled, read_labelled
+from regard.data.classification.settings import NAMED, ORIGINS, TestedSentences
+from regard.data.text.hash_split import part_of
 from regard.errors import ConfigError, DataError
 from regard.metrics.buckets import by_length
 from regard.models.text.bidirectional import BidirectionalTransformer

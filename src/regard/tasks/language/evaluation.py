@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.text.stream import Stream, stretches
-from regard.data.text.stream_settings import DEFAULT_STRETCH
+from regard.data.language.settings import DEFAULT_STRETCH
+from regard.data.language.stream import Stream, stretches
 from regard.errors import TooLong
 from regard.layers.objective import IGNORED
 from regard.models.text.language_models import Model

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.language.streams import borders
 from regard.data.text.lines import several
-from regard.data.text.texts import borders
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.settings import SearchSettings

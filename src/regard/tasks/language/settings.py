@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.text.stream_settings import LanguageData, TestedText
+from regard.data.language.settings import LanguageData, TestedText
 from regard.models.text.language_settings import LanguageModelSettings, LSTMNLanguageSettings
 from regard.tasks.core.settings import Better, RunSettings
 

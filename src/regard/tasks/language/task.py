@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.data.news import News
-from regard.data.pairs.settings import Part
-from regard.data.text.stream import Stream, WindowBatch, WindowBatches
-from regard.data.text.stream_settings import TestedText
-from regard.data.text.texts import read_other, read_streams
+from regard.data.language.settings import TestedText
+from regard.data.language.stream import Stream, WindowBatch, WindowBatches
+from regard.data.language.streams import read_other, read_streams
+from regard.data.messages import News
+from regard.data.settings import Part
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
 from regard.errors import ConfigError

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.data.pairs.batching import pad
+from regard.data.batching import pad
 from regard.data.text.lines import several
 from regard.data.text.units import normalize
 from regard.data.tokenizers.base import Tokenizer

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.text.masked_settings import MaskedData, TestedGaps
+from regard.data.masked.settings import MaskedData, TestedGaps
 from regard.models.text.masked_settings import MaskedModelSettings
 from regard.tasks.core.settings import Better, RunSettings
 

@@ -1,7 +1,7 @@
 """The task of masked language: a text with gaps in, what is hidden in them out.
 
 In training what is to be told is hidden in three ways, so that the model trusts no piece that it sees
-(`data.masked_settings.Masking`). In a validation or a test every such piece is read as [MASK].
+(`data.masked.settings.Masking`). In a validation or a test every such piece is read as [MASK].
 """
 
 from collections import Counter
@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.news import News
+from regard.data.masked.batches import MaskedBatch, MaskedBatches, read_text, stream_of
+from regard.data.masked.settings import NAMED, Masking, TestedGaps
+from regard.data.messages import News
 from regard.data.text.lines import read_lines
-from regard.data.text.masked import MaskedBatch, MaskedBatches, read_text, stream_of
-from regard.data.text.masked_settings import NAMED, Masking, TestedGaps
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError

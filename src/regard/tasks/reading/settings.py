@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from regard.data.reading.story_settings import ReadingData, TestedStories
+from regard.data.reading.settings import ReadingData, TestedStories
 from regard.data.text.lines import ending_of
 from regard.models.reading.span_settings import SpanReaderSettings
 from regard.models.reading.story_settings import StoryReaderSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.data.reading.story_settings import NAMED, ORIGINS
+from regard.data.reading.settings import NAMED, ORIGINS
 from regard.layers.objective import Objective
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.runs import config_of

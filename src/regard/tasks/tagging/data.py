@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.labelled.conllu import TaggedSentence, read_conllu
-from regard.data.labelled.conllu_settings import NAMED, TaggingData
-from regard.data.labelled.labelled import none_for, part_of
-from regard.data.labelled.tagged import UNTAGGED, TaggedBatches
-from regard.data.labelled.word_features import WordFeatures
-from regard.data.news import News
-from regard.data.pairs.settings import Part
+from regard.data.messages import News
+from regard.data.settings import Part
+from regard.data.tagging.batches import UNTAGGED, TaggedBatches
+from regard.data.tagging.conllu import TaggedSentence, read_conllu
+from regard.data.tagging.settings import NAMED, TaggingData
+from regard.data.tagging.word_features import WordFeatures
+from regard.data.text.hash_split import none_for, part_of
 from regard.errors import ConfigError, DataError, a_few, nearest, quoted
 from regard.files import read_json, write_json
 from regard.tasks.tagging.settings import TaggingSettings

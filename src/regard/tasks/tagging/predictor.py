@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from regard.data.labelled.tagged import pad_words
-from regard.data.labelled.word_features import WordFeatures
-from regard.data.pairs.settings import Counted
+from regard.data.batching import pad_words
+from regard.data.settings import Counted
+from regard.data.tagging.word_features import WordFeatures
 from regard.data.text.lines import several
 from regard.data.text.units import words_counted
 from regard.decoding.batches import in_order

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.labelled.conllu_settings import TaggingData, TestedTreebank
+from regard.data.tagging.settings import TaggingData, TestedTreebank
 from regard.models.text.tagger_settings import TaggerSettings
 from regard.tasks.core.settings import Better, RunSettings
 

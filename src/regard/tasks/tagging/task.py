@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from regard.data.labelled.conllu import TaggedSentence, read_conllu
-from regard.data.labelled.conllu_settings import NAMED, TestedTreebank
+from regard.data.tagging.conllu import TaggedSentence, read_conllu
+from regard.data.tagging.settings import NAMED, TestedTreebank
 from regard.errors import ConfigError, DataError
 from regard.models.text.tagger import Tagger
 from regard.tasks.core.config import check

@@ -7,7 +7,7 @@ from itertools import tee
 from torch import Tensor
 
 from regard.data.pairs.pairs import Links, Pair
-from regard.data.pairs.settings import Counted
+from regard.data.settings import Counted
 from regard.errors import RegardError
 from regard.metrics.alignment import AlignmentScores, alignment_scores
 from regard.metrics.links import diagonal, links, uniform

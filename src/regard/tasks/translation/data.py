@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.pairs.batching import TextBatches
-from regard.data.pairs.corpus import encode_pairs, make_tokenizers, read_training
 from regard.data.pairs.pairs import Pair
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
+from regard.data.translation.batches import TextBatches
+from regard.data.translation.corpus import encode_pairs, make_tokenizers, read_training
 from regard.errors import DataError
 from regard.tasks.translation.settings import TranslationSettings
 

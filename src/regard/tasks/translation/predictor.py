@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.pairs.settings import Counted
+from regard.data.settings import Counted
 from regard.data.text.lines import several
 from regard.data.text.units import spaced_words, words_counted
 from regard.data.tokenizers.base import Tokenizer

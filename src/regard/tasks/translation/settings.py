@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.pairs.settings import CorpusSettings, DataSettings
+from regard.data.translation.settings import CorpusSettings, DataSettings
 from regard.decoding.settings import SearchSettings
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.translator_settings import TranslatorSettings

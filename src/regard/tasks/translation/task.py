@@ -10,9 +10,9 @@ from torch import nn
 
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import scores
-from regard.data.pairs.batching import TextBatch
-from regard.data.pairs.corpus import read_corpus
-from regard.data.pairs.settings import ORIGINS
+from regard.data.translation.batches import TextBatch
+from regard.data.translation.corpus import read_corpus
+from regard.data.translation.settings import ORIGINS
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective

@@ -8,9 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from regard.data.reading.babi import parse_stories
+from regard.data.reading.settings import MadeStories
 from regard.data.reading.stories import made_story
 from regard.data.reading.story_batches import KINDS, Vocabulary
-from regard.data.reading.story_settings import MadeStories
 from regard.errors import ConfigError, DataError
 from regard.models.reading.story_reader import StoryReader
 from regard.models.reading.story_settings import StoryReaderSettings

@@ -6,7 +6,6 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from regard.data.labelled.word_features import WordFeatures
 from regard.data.reading.babi import read_stories
 from regard.data.reading.question_batches import (
     NOWHERE,
@@ -18,9 +17,10 @@ from regard.data.reading.question_batches import (
     together,
 )
 from regard.data.reading.questions import Question, questions_of, words_in
+from regard.data.reading.settings import MadeStories, StoriesSettings
 from regard.data.reading.squad import read_squad
 from regard.data.reading.stories import made_stories, made_story
-from regard.data.reading.story_settings import MadeStories, StoriesSettings
+from regard.data.tagging.word_features import WordFeatures
 from regard.errors import ConfigError, DataError
 from regard.files import read_json, write_json
 from regard.models.reading.span_settings import SpanReaderSettings

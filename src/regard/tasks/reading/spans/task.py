@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.data.reading.question_batches import QuestionBatch
 from regard.data.reading.questions import Question, question_of, words_in
-from regard.data.reading.story_settings import TestedStories
+from regard.data.reading.settings import TestedStories
 from regard.errors import DataError
 from regard.layers.objective import Objective
 from regard.metrics.buckets import by_length

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.reading.babi import Story, read_stories
+from regard.data.reading.settings import MadeStories, ReadingData, StoriesSettings
 from regard.data.reading.stories import made_stories, made_story
 from regard.data.reading.story_batches import StoryBatch, StoryBatches, Vocabulary, steps_of
-from regard.data.reading.story_settings import MadeStories, ReadingData, StoriesSettings
 from regard.errors import ConfigError, DataError
 from regard.tasks.reading.settings import ReadingSettings
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from regard.data.reading.babi import Story
+from regard.data.reading.settings import TestedStories
 from regard.data.reading.story_batches import KINDS, UNTOLD, StoryBatch
-from regard.data.reading.story_settings import TestedStories
 from regard.errors import ConfigError, DataError
 from regard.layers.objective import Objective, objective
 from regard.metrics.buckets import by_length
