@@ -264,7 +264,7 @@ def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name)
     assert attention.explain(query, key, value, **given).path == "local"
     if name == "additive":
         monkeypatch.setattr(query_chunks, "MANY", 1)
-        monkeypatch.setattr(query_chunks, "_PART", 400)
+        monkeypatch.setattr(query_chunks, "PART", 400)
 
     def run():
         attended = attention(query, key, value, mask=lambda b, h, q, k: (q + k) % 3 != b, **given)

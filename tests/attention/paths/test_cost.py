@@ -14,7 +14,8 @@ from regard.attention.paths import choose, cost, workload
 from regard.attention.paths.cost import warn_of_memory
 from regard.errors import SlowPathWarning
 from regard.kernels.dot import dot
-from regard.kernels.fallback import blocked, query_chunks
+from regard.kernels.fallback import blocked, query_chunks, windowed
+from regard.kernels.linear import linear
 from regard.kernels.native import compiler
 from tests.plain import run_plain
 
@@ -108,8 +109,34 @@ def test_every_path_is_foretold():
     assert set(cost._PATHS) == set(choose.Path.__args__)
 
 
-def test_constants_are_those_of_the_kernels():
-    assert (cost._BLOCK, cost._PART) == (blocked._BLOCK, query_chunks._PART)
+@pytest.mark.parametrize(("path", "kernel", "constant"), [
+    ("blocked", blocked, "BLOCK"), ("additive", query_chunks, "PART"),
+    ("linear", linear, "CHUNK"), ("windowed", windowed, "_ROWS"),
+])  # fmt: skip
+def test_what_a_kernel_takes_at_once_is_asked_of_the_kernel(monkeypatch, path, kernel, constant):
+    """Half as many at once is less memory, or fewer operations, in what is foretold too."""
+    monkeypatch.setattr(compiler, "library", lambda name: None)
+    monkeypatch.setattr(dot, "serves", lambda *_: False)
+    score = regard.score("additive", query_dim=8, key_dim=8, hidden_dim=4)
+    options = {
+        "blocked": {"dropout": 0.1},
+        "additive": {"score": score},
+        "linear": {"score": "linear", "normalizer": "sum", "mask": masks.causal()},
+        "windowed": {"mask": masks.window(9, 0)},
+    }
+    tensors = [torch.zeros(1, 4, 1024, 8)] * 3
+
+    def told():
+        explained = regard.explain(*tensors, cost=True, **options[path])
+        assert explained.path == path
+        return explained.cost.operations + explained.cost.bytes
+
+    before = told()
+    monkeypatch.setattr(kernel, constant, getattr(kernel, constant) // 2)
+    assert told() < before
+
+
+def test_normalizers_with_a_memory_of_their_own_are_known_ones():
     assert set(cost._HELD) <= set(workload.normalizers)
 
 

@@ -46,7 +46,7 @@ def assert_same(ours, theirs, inputs):
 def small_blocks(monkeypatch):
     """Several blocks of heads and of rows at the sizes of these tests, the last ones smaller."""
     monkeypatch.setattr(blocks, "_ROWS", 2)
-    monkeypatch.setattr(blocks, "_BLOCK", 6 * KEYS)
+    monkeypatch.setattr(blocks, "BLOCK", 6 * KEYS)
 
 
 @pytest.mark.parametrize("shape", ((BATCH, HEADS, QUERIES, KEYS), (1, HEADS, 1, KEYS), (BATCH, 1, QUERIES, 1)))

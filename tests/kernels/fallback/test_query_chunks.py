@@ -21,7 +21,7 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     monkeypatch.setattr(query_chunks, "MANY", 1)
-    monkeypatch.setattr(query_chunks, "_PART", 25)
+    monkeypatch.setattr(query_chunks, "PART", 25)
     monkeypatch.setattr(additive_attend, "serves", lambda *_: False)
 
 

@@ -20,6 +20,8 @@ from regard.attention.parts.masks import Keep
 from regard.attention.paths import choose
 from regard.attention.paths.workload import Asked, asked_of
 from regard.errors import SlowPathWarning
+from regard.kernels.fallback import blocked, query_chunks
+from regard.kernels.linear import linear
 
 LARGE = 2**28
 """Bytes of all weights at once from which on a path that forms them is worth a warning."""
@@ -36,8 +38,6 @@ _HELD = {
     "sparsemax": (7.5, 9.5),
     "entmax15": (10.5, 14.5),
 }
-# What the kernels hold at a time: weights of a block and of a part, positions of a linear chunk.
-_BLOCK, _PART, _CHUNK = 2**19, 2**20, 64
 _DRAWING = 10  # bytes for each of a mask's bools while it is drawn: positions are whole numbers of 64 bits
 
 
@@ -118,7 +118,7 @@ def _additive(asked: Asked) -> Cost:
     there = 2 * asked.weights * asked.compared
     there, back = asked.products or (there, 2 * there)
     again = there if asked.rows else 0
-    at_once = 0 if asked.in_a_loop else min(asked.weights, _PART) if asked.rows else asked.weights
+    at_once = 0 if asked.in_a_loop else min(asked.weights, query_chunks.PART) if asked.rows else asked.weights
     forward, backward = _formed(asked, at_once)
     sides = 2 * asked.made * asked.wide  # projected, and their exponentials
     several = asked.context * asked.given if asked.rows else 0  # the parts, then the whole
@@ -163,7 +163,7 @@ def _by_tiles(path: str, held: Callable[[Asked], tuple[int, int]], words: str) -
 
 
 def _of_blocks(asked: Asked) -> tuple[int, int]:
-    block = min(asked.weights, _BLOCK) * asked.wide
+    block = min(asked.weights, blocked.BLOCK) * asked.wide
     alike = asked.of_all_heads * asked.given
     return 10 * block + alike, 12 * block + 2 * alike
 
@@ -190,7 +190,7 @@ def _packed(asked: Asked) -> tuple[int, int]:
 def _linear(asked: Asked) -> Cost:
     """Sums of features × values; a causal one forms the scores of a chunk."""
     sums = asked.positions * asked.width * (asked.value_width + 1)
-    chunk = _CHUNK if asked.pairs < asked.weights else 0
+    chunk = linear.CHUNK if asked.pairs < asked.weights else 0
     within = asked.query // max(1, asked.width) * chunk * (asked.width + asked.value_width + 1)
     made = sums + within
     copies = (asked.query + asked.key + asked.value) * asked.wide

@@ -10,9 +10,8 @@ from regard.attention.parts.masks import Mask
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import Additive, Cosine, Dot, General, Location, PerHead
 from regard.kernels.additive import products as additive_products
+from regard.kernels.fallback.windowed import block_rows
 from regard.kernels.native import compiler
-
-_ROWS = 64  # queries of a block of windows at least (kernels/fallback/windowed.py)
 
 
 class Asked(NamedTuple):
@@ -90,8 +89,8 @@ def asked_of(call: Any, path: str) -> Asked:
     grouped = sizes.heads != key_heads
     window = None
     if path == "windowed":
-        before_and_after = sum(call.summary.window)
-        window = max(_ROWS, before_and_after // 2) + before_and_after, sizes.queries
+        left, right = call.summary.window
+        window = block_rows(left, right) + left + right, sizes.queries
     return Asked(
         weights=math.prod(sizes),
         pairs=_pairs(call, path, window),

@@ -18,7 +18,9 @@ from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import fused, prepared, ungrouped
 from regard.kernels.loss import dropout as dropouts
 
-_BLOCK = 2**19  # weights at a time: what stays in a cache of the second or third level
+BLOCK = 2**19
+"""Weights at a time: what stays in a cache of the second or third level."""
+
 _ROWS = 16  # queries of a block at least
 
 
@@ -175,8 +177,8 @@ class _Walk:
     def _blocks(self) -> Iterator[_Block]:
         batch, heads, queries, _ = self.query.shape
         keys = self.key.shape[2]
-        rows = min(queries, max(_ROWS, _BLOCK // max(1, keys)))
-        together = max(1, _BLOCK // max(1, rows * keys))
+        rows = min(queries, max(_ROWS, BLOCK // max(1, keys)))
+        together = max(1, BLOCK // max(1, rows * keys))
         for item in range(batch):
             for head in range(0, heads, together):
                 for row in range(0, queries, rows):

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 MANY = 2**22
 """So many weights at once are taken in parts."""
 
-_PART = 2**20
+PART = 2**20
 """Weights of one part: 4 MiB of float32."""
 
 
@@ -25,7 +25,7 @@ def by_rows(
         weights: how many all of them have.
         draws: whether random numbers are drawn, which the way back must find again.
     """
-    step = max(1, _PART * queries // weights)
+    step = max(1, PART * queries // weights)
     parts = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
     if not torch.is_grad_enabled():  # there is no way back, and a first checkpoint imports torch's compiler for seconds
         return torch.cat([context(part) for part in parts], dim=-2)

@@ -12,7 +12,7 @@ from regard.kernels.autograd.plain import as_numbers
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import prepared, ungrouped
 
-_ROWS = 64  # queries of a block at least; it computes left + right keys more than its queries see
+_ROWS = 64  # queries of a block at least
 
 
 def windowed(
@@ -35,11 +35,16 @@ def windowed(
     """
     headless, kind = query.ndim == 3, query.dtype
     query, key, value = ungrouped(*prepared(query, key, value))
-    positions, rows = query.shape[-2], max(_ROWS, (left + right) // 2)
+    positions, rows = query.shape[-2], block_rows(left, right)
     cut = _Cut(positions, -(-positions // rows), rows, left, right)
     context: Tensor = _Windowed.apply(query, key, value, cut, scale)
     context = context.to(kind)
     return context.squeeze(1) if headless else context
+
+
+def block_rows(left: int, right: int) -> int:
+    """How many queries a block has; it meets left + right keys more than that."""
+    return max(_ROWS, (left + right) // 2)
 
 
 class _Cut(NamedTuple):
