@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,22 @@ SOURCE = ROOT / "src" / "regard"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FILES = sorted(SOURCE.rglob("*.py"))
 MOST_LINES = 400
+MOST_FILES = 15
+"""Of one folder, C++ too; `__init__.py`, which is empty, is not counted."""
+
+# Rooms whose files are a list: a file a command, a result, a question.
+LISTS = {"cli", "recipes", "studies"}
+# Tests of what no single file of the package holds.
+ABOUT_THE_WHOLE = {
+    "test_architecture.py": "the rooms and what they import",
+    "test_benchmarks.py": "the programs in benchmarks/",
+    "test_docs.py": "the pages in docs/",
+    "test_package.py": "the installed package and the file built from it",
+    "test_reports.py": "the list of public reports beside it",
+    "test_skips.py": "the list of skipped tests beside it",
+    "test_start_up.py": "what `import regard` and the command line load",
+    "test_trained.py": "run folders that an earlier version trained, one or more of each task",
+}
 # The package's own two files: one names what users import, the other starts the program.
 OUTSIDE = {"__init__", "__main__"}
 
@@ -151,3 +168,41 @@ def test_what_the_command_line_reads_first_needs_no_torch():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > len(light)
+
+
+def source_of(test: Path) -> Path | None:
+    """The file that a test is about: of its own name, or of as many of its first words as name one.
+
+    `tests/data/text/test_lines_long.py` is about `data/text/lines_long.py`, or else `data/text/lines.py`. The file is
+    Python or C++; in `recipes` and `studies` it is a YAML file that begins with that name.
+    """
+    folder = SOURCE / test.relative_to(ROOT / "tests").parent
+    words = test.stem.removeprefix("test_").split("_")
+    for count in range(len(words), 0, -1):
+        name = "_".join(words[:count])
+        endings = ["*.yaml"] if folder.name in {"recipes", "studies"} else [".py", ".cpp", ".hpp"]
+        for ending in endings:
+            if found := sorted(folder.glob(name + ending)):
+                return found[0]
+    return None
+
+
+def test_a_tests_file_is_found_from_the_file_that_it_tests():
+    tests = ROOT / "tests"
+    orphans = {str(path.relative_to(tests)) for path in tests.rglob("test_*.py") if source_of(path) is None}
+    assert orphans == set(ABOUT_THE_WHOLE), "a test is called test_<file>[_<aspect>].py, in the folder of its file"
+
+
+def test_the_source_of_a_test_is_the_longest_name_that_fits():
+    tests = ROOT / "tests"
+    assert source_of(tests / "data" / "text" / "test_lines.py") == SOURCE / "data" / "text" / "lines.py"
+    assert source_of(tests / "data" / "text" / "test_hash_split_of_copies.py") == SOURCE / "data/text/hash_split.py"
+    assert source_of(tests / "data" / "text" / "test_nothing.py") is None
+    assert source_of(tests / "data" / "test_lines.py") is None
+
+
+def test_no_folder_has_too_many_files():
+    files = [path for end in ("py", "cpp", "hpp") for path in SOURCE.rglob(f"*.{end}") if path.name != "__init__.py"]
+    counts = Counter(str(path.parent.relative_to(SOURCE)) for path in files if path.parent != SOURCE)
+    crowded = {name: count for name, count in counts.items() if count > MOST_FILES and name not in LISTS}
+    assert counts["cli"] > MOST_FILES and crowded == {}, "divide the folder by system"

@@ -8,7 +8,7 @@ from regard.tasks.core.config import check
 from regard.tasks.translation.settings import TranslationSettings
 from regard.training.schedule import learning_rate
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "settings" / "vaswani2017.yaml"
+FILE = Path(__file__).resolve().parents[3] / "docs" / "settings" / "vaswani2017.yaml"
 
 
 def test_the_base_model_is_trained_by_its_papers_schedule():
