@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -60,6 +61,86 @@ def test_a_dead_link_and_a_wrong_anchor_would_be_seen():
         "the-words-of-the-column-kind",
         "1--scores",
     }
+
+
+# Files and names ----------------------------------------------------------------------------------------------------
+
+# The changelog tells of files as they were called; the results, of the commit that they name.
+NAMING = [page for page in PAGES if page.name not in ("CHANGELOG.md", "results.md")]
+# Files of a run folder, and of others.
+OF_OTHERS = {"config.yaml", "emoji.json", "annotations.json"}
+# Files that several folders have.
+ANYWHERE = {"task.py", "settings.py", "predictor.py", "data.py", "view.py", "evaluation.py", "learning.py"}
+_FILE = re.compile(r"[\w./-]+\.(?:py|cpp|hpp|json|yaml|md)|(?:[a-z_]\w*/)+")
+
+
+def named_files(text: str) -> set[str]:
+    """What a page names in backticks as a file or as a folder of this repository."""
+    found: set[str] = set()
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)):
+        words = [word.split("::")[0] for word in span.split()] if span.startswith("python ") else [span.split("::")[0]]
+        found |= {word for word in words if _FILE.fullmatch(word) and not word.startswith((".", "/", "~"))}
+    return found
+
+
+def is_a_file(name: str, page: Path) -> bool:
+    """Whether a file or folder of this name is there: as seen from the repository, the package, or the page."""
+    return any((base / name).exists() for base in (ROOT, ROOT / "src" / "regard", page.parent))
+
+
+@pytest.mark.parametrize("page", NAMING, ids=name)
+def test_files_that_a_page_names_are_there(page):
+    """With their folder: `call.py` alone says nothing to a reader, and no test would see it move."""
+    named = {one for one in named_files(page.read_text(encoding="utf-8")) if one not in ANYWHERE | OF_OTHERS}
+    gone = sorted(one for one in named if not is_a_file(one, page))
+    assert not gone, f"{name(page)} names {', '.join(gone)}, which is not there"
+
+
+@pytest.mark.parametrize("page", NAMING, ids=name)
+def test_names_of_the_package_that_a_page_uses_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    for dotted in sorted({found.rstrip(".") for found in re.findall(r"\bregard(?:\.[A-Za-z_]\w*)+", text)}):
+        if not dotted.startswith(("regard.load", "regard.ensemble")):
+            assert resolves(dotted), f"{name(page)} names {dotted}, which is not there"
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a module, or what it holds, has this name."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_the_page_of_architecture_has_a_line_for_each_folder():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names: list[str] = []
+    shown = set()
+    for line in re.findall(r"^[│├└─ ]*── \w+/", page, re.MULTILINE):
+        depth = len(line[: line.index("── ")]) // 4
+        names[depth:] = [line.split("── ")[1].rstrip("/")]
+        shown.add("/".join(names))
+    source = ROOT / "src" / "regard"
+    assert shown == {path.relative_to(source).as_posix() for path in source.rglob("*") if holds_source(path)}
+
+
+def holds_source(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*.py")) | any(path.glob("*.yaml"))
+
+
+def test_a_file_or_name_that_is_gone_would_be_seen():
+    text = "`a/b.py`, `c.cpp::d` and `python e/f.py --g`, not `h.i`, `~/j.py` or\n```\n`k.py`\n```\n`models/` `l/m/`"
+    assert named_files(text) == {"a/b.py", "c.cpp", "e/f.py", "models/", "l/m/"}
+    assert not is_a_file("call.py", ROOT / "README.md") and is_a_file("errors.py", ROOT / "README.md")
+    assert resolves("regard.attend") and resolves("regard.masks.causal") and not resolves("regard.attention.nothing")
 
 
 # Examples -----------------------------------------------------------------------------------------------------------
