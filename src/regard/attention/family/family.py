@@ -109,7 +109,7 @@ SYSTEMS = (
         paper="Xu et al.: "
         "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. arXiv 1502.03044",
         kinds=("soft", "hard", "global", "cross"),
-        score=Text("additive over an image grid", "图像网格上的加性"),
+        score=Text("additive over an image grid", "图片网格上的加性"),
         mask=NONE,
         normalizer=Text("softmax / sample", "softmax / 采样"),
         refocus=NONE,
@@ -255,7 +255,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("γ · context + x, γ starts at 0", "γ · 上下文 + x,γ 从 0 开始"),
         here='Attention("dot")',
-        later=Text("the image block, γ and the GAN", "图像模块、γ 与生成对抗网络"),
+        later=Text("the image block, γ and the GAN", "图片上的块、γ 与生成对抗网络"),
     ),
     System(
         name="perceiver",
@@ -280,7 +280,7 @@ SYSTEMS = (
         kinds=("soft", "global", "self", "cross"),
         score=Text("φ(q)·φ(k)", "φ(q)·φ(k)"),
         mask=Text("causal", "因果"),
-        normalizer=Text("sum", "求和归一"),
+        normalizer=Text("sum", "求和归一化"),
         refocus=NONE,
         read=Text("expectation, never forming Tq × Tk", "期望，从不形成 Tq × Tk"),
         here='Attention("linear", normalizer="sum")  # linear_attention(…) never forms Tq × Tk',
