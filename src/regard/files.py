@@ -95,7 +95,11 @@ def _make_folder(folder: Path) -> None:
 
 
 def refuse_folder(path: str | os.PathLike[str]) -> None:
-    """Raise an IsADirectoryError if there is a folder where a file is to be written."""
+    """Refuse to write a file where a folder is.
+
+    Raises:
+        IsADirectoryError: there is one.
+    """
     if Path(path).is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; the name of a file to write is expected", os.fspath(path))
 

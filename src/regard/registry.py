@@ -33,13 +33,21 @@ class Registry(Generic[Part]):
         return enter
 
     def maker(self, name: str) -> Callable[..., Part]:
-        """The constructor of that name; an unknown one is an error with the nearest."""
+        """The constructor of that name.
+
+        Raises:
+            ConfigError: there is none; the message names the nearest.
+        """
         if name not in self._makers:
             raise ConfigError(f"no {self.kind} is named {name!r}.{nearest(name, self._makers)}")
         return self._makers[name]
 
     def make(self, name: str, **options: Any) -> Part:
-        """Build the part of that name; options that do not fit are an error that names it."""
+        """Build the part of that name with some options.
+
+        Raises:
+            ConfigError: there is none of that name, or the options do not fit it.
+        """
         maker = self.maker(name)
         try:
             return maker(**options)

@@ -20,6 +20,7 @@ class Chance:
         self._random = random.Random("/".join(map(str, seed))).random
 
     def __call__(self) -> float:
+        """A number from 0 up to 1."""
         return self._random()
 
     def below(self, count: int) -> int:
@@ -27,9 +28,11 @@ class Chance:
         return int(self._random() * count)
 
     def choose(self, items: Sequence[Item]) -> Item:
+        """One of the items, each equally often."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
+        """The items in random order; the given sequence stays as it is."""
         keys = [self._random() for _ in items]
         return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]
 

@@ -89,7 +89,11 @@ def to_csv(view: View) -> str:
 
 
 def from_csv(text: str) -> list[Matrix]:
-    """Read the matrices (numbers and labels) that `to_csv` wrote; line breaks must be as they are in the file."""
+    """Read the matrices (numbers and labels) that `to_csv` wrote; line breaks must be as they are in the file.
+
+    Raises:
+        DataError: it holds something else.
+    """
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
     blocks = [list(block) for full, block in groupby(reader, key=bool) if full]
     try:

@@ -26,19 +26,28 @@ class Copy:
         self.form = f"rows of {self.bits} bits with spaces between, as in {'01' * self.bits:.{self.bits}} …"
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Random rows of bits to copy; `length` counts rows."""
         return self._item(draw_bits(chance, length, self.bits))
 
     def read(self, text: str) -> Item:
+        """The rows that a person wrote.
+
+        Raises:
+            DataError: there are none, or one is not of that many bits.
+        """
         return self._item(read_rows(text.split(), self.bits))
 
     def write(self, bits: np.ndarray) -> str:
+        """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: its bits, or ? for the mark."""
         given = [write_row(row[: self.bits]) for row in item.question]
         return [*given[: item.length], "?", *given[item.length + 1 :]]
 
     def sources(self, item: Item) -> list[int | None]:
+        """Output row n copies input row n."""
         return list(range(item.length))
 
     def _item(self, rows: np.ndarray) -> Item:
@@ -64,9 +73,15 @@ class RepeatCopy:
         self.form = f"how many times, then rows of {self.bits} bits, as in 3 {'01' * self.bits:.{self.bits}} …"
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Random rows of bits and a random number of repeats; `length` counts rows."""
         return self._item(draw_bits(chance, length, self.bits), 1 + chance.below(self.repeats))
 
     def read(self, text: str) -> Item:
+        """The number of repeats and the rows that a person wrote.
+
+        Raises:
+            DataError: the number is not from 1 to 9999, or a row is not of that many bits.
+        """
         times, *words = text.split() or [""]
         if not (times.isascii() and times.isdigit()) or len(times) > len(str(_MOST)) or int(times) < 1:
             raise DataError(
@@ -76,13 +91,16 @@ class RepeatCopy:
         return self._item(read_rows(words, self.bits), int(times))
 
     def write(self, bits: np.ndarray) -> str:
+        """An answer's bits, `(rows, bits + 1)`, as words of 0 and 1; the end mark as a word."""
         return " ".join(END if row[self.bits] > 0.5 else write_row(row[: self.bits]) for row in bits)
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: its bits, or the number of repeats."""
         times = (len(item.answer) - 1) // item.length
         return [*(write_row(row[: self.bits]) for row in item.question[:-1]), f"× {times} ?"]
 
     def sources(self, item: Item) -> list[int | None]:
+        """The input row that each output row copies; None for the end mark."""
         return [*(step % item.length for step in range(len(item.answer) - 1)), None]
 
     def _item(self, rows: np.ndarray, times: int) -> Item:

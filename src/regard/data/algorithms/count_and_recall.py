@@ -24,6 +24,11 @@ class CountAndRecall:
         self.form = f"pairs key:value with spaces between, then ? and some of the keys, as in {key}:{value} … ? {key} …"
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Random pairs, each key 1 to `most` times, and the keys to ask for; `length` counts pairs.
+
+        Raises:
+            ConfigError: there are not enough different keys for that many pairs.
+        """
         counts: dict[int, int] = {}
         room = length
         while room:
@@ -43,6 +48,11 @@ class CountAndRecall:
         return self._item(rows, _bits(asked, self.key_bits))
 
     def read(self, text: str) -> Item:
+        """The pairs and the keys that a person wrote.
+
+        Raises:
+            DataError: there is no question, a word is not of its bits, or a key comes never or too often.
+        """
         given, mark, asked = text.partition("?")
         if not mark:
             raise DataError("there is no question: a ? and one of the keys")
@@ -57,16 +67,19 @@ class CountAndRecall:
         return self._item(np.concatenate([keys, values], axis=-1), wanted)
 
     def write(self, bits: np.ndarray) -> str:
+        """Each row of an answer as `count:value`, the count as a decimal number."""
         return " ".join(
             f"{int(write_row(row[: self.count_bits]), 2)}:{write_row(row[self.count_bits :])}" for row in bits
         )
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: `key:value`, or `? key`."""
         keys = [write_row(row[: self.key_bits]) for row in item.question]
         values = [write_row(row[self.key_bits : -1]) for row in item.question[: item.length]]
         return [*map(":".join, zip(keys, values, strict=False)), *(f"? {key}" for key in keys[item.length :])]
 
     def sources(self, item: Item) -> list[int | None]:
+        """For each key asked for, the row in which it came last."""
         keys = item.question[:, : self.key_bits]
         return [_places(keys[: item.length], key)[-1] for key in keys[item.length :]]
 

@@ -87,7 +87,11 @@ _PROBLEMS = {
 
 
 def problem(settings: Any) -> Problem:
-    """The problem that the settings are of."""
+    """The problem that the settings are of.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     if settings.problem not in _PROBLEMS:
         raise ConfigError(f"no problem is named {settings.problem!r}.{nearest(settings.problem, _PROBLEMS)}")
     module, name = _PROBLEMS[settings.problem]
@@ -96,13 +100,17 @@ def problem(settings: Any) -> Problem:
 
 
 def draw_bits(chance: Chance, rows: int, bits: int) -> np.ndarray:
-    """Rows of bits, each 0 or 1 equally often."""
+    """Rows of bits, `(rows, bits)`, each 0 or 1 equally often."""
     flat = [chance() < 0.5 for _ in range(rows * bits)]
     return np.array(flat, dtype=np.float32).reshape(rows, bits)
 
 
 def read_rows(words: Sequence[str], bits: int) -> np.ndarray:
-    """Words such as 01100111 as rows of bits."""
+    """Words such as 01100111 as rows of bits, `(rows, bits)`.
+
+    Raises:
+        DataError: there are none, or one is not of that many bits.
+    """
     if not words:
         raise DataError(f"there are no rows; each is written as {bits} bits, such as {'01' * bits:.{bits}}")
     for number, word in enumerate(words, 1):
@@ -112,5 +120,5 @@ def read_rows(words: Sequence[str], bits: int) -> np.ndarray:
 
 
 def write_row(row: np.ndarray) -> str:
-    """A row of bits as a word."""
+    """A row of bits, `(bits,)`, as a word."""
     return "".join("1" if bit > 0.5 else "0" for bit in row)

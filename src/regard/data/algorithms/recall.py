@@ -23,6 +23,11 @@ class Recall:
         )
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Random items, all different, and one of them but the last to ask for; `length` counts items.
+
+        Raises:
+            ConfigError: fewer than 2 items, or more than can be told apart.
+        """
         if not 2 <= length <= 2 ** (self.item_rows * self.bits):
             raise ConfigError(
                 f"{length} items are asked for; a recall has at least 2, and at most the "
@@ -35,6 +40,12 @@ class Recall:
         return self._item(list(items.values()), chance.below(length - 1))
 
     def read(self, text: str) -> Item:
+        """The items and the one asked for that a person wrote.
+
+        Raises:
+            DataError: there is no question, an item has other rows, or the one asked for is not exactly once before
+                the last.
+        """
         given, mark, asked = text.partition("?")
         if not mark:
             raise DataError(f"there is no question; expected {self.form}")
@@ -48,15 +59,22 @@ class Recall:
         return self._item(items, places[0])
 
     def write(self, bits: np.ndarray) -> str:
+        """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: | and ? for the marks, else its bits."""
         marks = {(1, 0): "|", (0, 1): "?", (0, 0): ""}
         return [
             marks[int(row[self.bits]), int(row[self.bits + 1])] or write_row(row[: self.bits]) for row in item.question
         ]
 
     def sources(self, item: Item) -> list[int | None]:
+        """The input rows of the item that followed the one asked for.
+
+        Raises:
+            DataError: the item asked for is none of those given.
+        """
         start = len(item.question) - self.item_rows - 2  # the mark before what is asked for
         asked = item.question[start + 1 : -1]
         for mark in range(0, start, self.item_rows + 1):

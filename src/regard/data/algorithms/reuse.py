@@ -22,9 +22,15 @@ class ReuseCopy:
         self.form = f"rows of {self.bits} bits with spaces between, and | between episodes, as in {one} {one} | {one}"
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Episodes of random rows of bits; `length` counts episodes."""
         return self._item([draw_bits(chance, 1 + chance.below(self.most), self.bits) for _ in range(length)])
 
     def read(self, text: str) -> Item:
+        """The episodes that a person wrote.
+
+        Raises:
+            DataError: an episode has no rows, or one is not of that many bits; the message names the episode.
+        """
         episodes = []
         for number, part in enumerate(text.split("|"), 1):
             try:
@@ -34,9 +40,12 @@ class ReuseCopy:
         return self._item(episodes)
 
     def write(self, bits: np.ndarray) -> str:
+        """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: its bits, ? for the mark, nothing while the copy is expected."""
+
         def label(row: np.ndarray) -> str:
             given, asks = row[self.bits :]
             return write_row(row[: self.bits]) if given else "?" if asks else ""
@@ -44,6 +53,7 @@ class ReuseCopy:
         return list(map(label, item.question))
 
     def sources(self, item: Item) -> list[int | None]:
+        """Output row n copies the n-th row given."""
         return list(map(int, np.flatnonzero(item.question[:, self.bits])))
 
     def _item(self, episodes: list[np.ndarray]) -> Item:

@@ -33,12 +33,14 @@ class SequenceBatch:
     lengths: list[int]
 
     def to(self, device: torch.device | str) -> "SequenceBatch":
+        """The same batch on another device."""
         return replace(
             self, inputs=self.inputs.to(device), answers=self.answers.to(device), asked=self.asked.to(device)
         )
 
     @staticmethod
     def of(items: Sequence[Item]) -> "SequenceBatch":
+        """Sequences of any lengths side by side."""
         time = max(item.time for item in items)
         first = items[0]
         inputs = np.zeros((len(items), time, first.question.shape[1]), np.float32)
@@ -74,11 +76,13 @@ class Sequences:
         return self.problem.draw(chance, drawn if length is None else length)
 
     def plan(self, epoch: int) -> list[list[int]]:
+        """The numbers of the sequences in each batch of an epoch."""
         count, batch = self.settings.sequences, self.settings.batch
         first = epoch * count
         return [list(range(first + start, first + min(start + batch, count))) for start in range(0, count, batch)]
 
     def load(self, indices: list[int]) -> SequenceBatch:
+        """The sequences of these numbers as one batch."""
         return SequenceBatch.of([self.item(number) for number in indices])
 
     def held_out(self, count: int, length: int | None = None, together: int = 100) -> list[SequenceBatch]:

@@ -25,21 +25,30 @@ class PrioritySort:
         )
 
     def draw(self, chance: Chance, length: int) -> Item:
+        """Random rows of bits with random priorities; `length` counts rows."""
         priorities = np.array([2 * chance() - 1 for _ in range(length)], np.float32)
         return self._item(priorities, draw_bits(chance, length, self.bits))
 
     def read(self, text: str) -> Item:
+        """The rows and priorities that a person wrote.
+
+        Raises:
+            DataError: a row is not of that many bits, or a priority is no number from -1 to 1.
+        """
         pairs = [word.partition(":") for word in text.split()]
         rows = read_rows([bits for _, _, bits in pairs], self.bits)
         return self._item(np.array([_priority(word, at) for at, (word, _, _) in enumerate(pairs, 1)], np.float32), rows)
 
     def write(self, bits: np.ndarray) -> str:
+        """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
     def rows(self, item: Item) -> list[str]:
+        """A label for each row of the input: `priority:bits`, or ? for the mark."""
         return [*(f"{row[self.bits]:+.2f}:{write_row(row[: self.bits])}" for row in item.question[:-1]), "?"]
 
     def sources(self, item: Item) -> list[int | None]:
+        """The input row that each output row copies: those of the highest priorities in order."""
         return list(map(int, self._order(item.question[:-1, self.bits])))
 
     def _item(self, priorities: np.ndarray, rows: np.ndarray) -> Item:

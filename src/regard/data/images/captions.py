@@ -103,12 +103,14 @@ class CaptionBatches:
         self.endless, self.seed = endless, seed
 
     def plan(self, epoch: int) -> list[list[int]]:
+        """The numbers of the images in each batch of an epoch; a number says the epoch too."""
         count = len(self.pictures)
         places = np.arange(count) if self.endless else Chance("captions", self.seed, epoch).order(count)
         numbers = (places + epoch * count).tolist()
         return [numbers[start : start + self.batch] for start in range(0, count, self.batch)]
 
     def load(self, indices: list[int]) -> CaptionBatch:
+        """The images of these numbers, each with the epoch's next of its captions."""
         count = len(self.pictures)
         shown = [self.pictures[number if self.endless else number % count] for number in indices]
         texts = [one.captions[number // count % len(one.captions)] for one, number in zip(shown, indices, strict=True)]

@@ -58,6 +58,7 @@ class EmojiCast:
         self._stamps: dict[tuple[int, int], Stamp] = {}
 
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
+        """Different emoji in the order of the metadata, with a pair held out of training or without any."""
         while True:
             chosen = set(chance.choose(self.held_out)) if unseen else set()
             while len(chosen) < count:

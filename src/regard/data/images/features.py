@@ -58,6 +58,11 @@ class FeaturePictures:
         return len(self.pictures)
 
     def __getitem__(self, number: int) -> Captioned:
+        """The image of that number with its features in place of pixels.
+
+        Raises:
+            DataError: it has no features, they are damaged, or two images would share them.
+        """
         picture = self.pictures[number]
         stem = Path(picture.place).stem
         other = self._named.setdefault(stem, picture.place)

@@ -53,6 +53,12 @@ class FolderPictures:
         return self._entries[number].captions
 
     def __getitem__(self, number: int) -> Captioned:
+        """The image of that number, read from its file.
+
+        Raises:
+            IndexError: there are not as many.
+            DataError: the file is damaged.
+        """
         if not 0 <= number < len(self._entries):
             raise IndexError(f"picture {number} of {len(self._entries)}")
         file, captions = self._entries[number]

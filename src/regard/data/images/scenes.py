@@ -62,6 +62,11 @@ class Scenes:
         return counts.get(self.part, self.settings.test)
 
     def __getitem__(self, number: int) -> Captioned:
+        """The scene of that number, drawn.
+
+        Raises:
+            IndexError: the number is negative.
+        """
         settings = self.settings
         if number < 0:
             raise IndexError(f"scenes are numbered from 0 on, but {number} was asked for")

@@ -71,7 +71,16 @@ def read_parts(settings: LanguageData) -> dict[Part, list[Line]]:
 
 
 def refuse_blank(settings: LanguageData, total: int, counts: dict[Part, int]) -> None:
-    """Raise a DataError if a part, of which so many lines are not blank, has none; a test that is not wanted may."""
+    """Refuse a part without text; a test that is not wanted may be empty.
+
+    Args:
+        settings: which text, and the shares.
+        total: what `measured` says of it.
+        counts: of each part, how many of its lines are not blank.
+
+    Raises:
+        DataError: a part has none.
+    """
     for name, count in counts.items():
         wanted = name != "test" or settings.test is not None or settings.test_share > 0
         if wanted and not count:

@@ -75,7 +75,11 @@ def read_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Seque
 
 
 def iterate_tsv(path: str | os.PathLike[str], separator: str = "\t", columns: Sequence[int] = (1, 2)) -> Iterator[Pair]:
-    """The pairs of `read_tsv` one by one, for files larger than memory."""
+    """The pairs of `read_tsv` one by one, for files larger than memory.
+
+    Raises:
+        DataError: a line has too few columns.
+    """
     origin = str(Path(path))
     source, target = columns
     between = "tab" if separator == "\t" else f"separator {separator!r}"

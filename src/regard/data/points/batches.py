@@ -35,6 +35,7 @@ class PointBatch:
     answers: Int[Tensor, "batch steps"]
 
     def to(self, device: torch.device | str) -> "PointBatch":
+        """The same batch on another device."""
         return replace(
             self, points=self.points.to(device), lengths=self.lengths.to(device), answers=self.answers.to(device)
         )
@@ -89,10 +90,12 @@ class PointSets:
         return answers
 
     def plan(self, epoch: int) -> list[list[int]]:
+        """The numbers of the sets in each batch of an epoch."""
         count, batch = self.settings.sets, self.settings.batch
         first = epoch * count
         return [list(range(first + start, first + min(start + batch, count))) for start in range(0, count, batch)]
 
     def load(self, indices: list[int]) -> PointBatch:
+        """The sets of these numbers as one batch, with their right answers."""
         sets = [self.points(number) for number in indices]
         return PointBatch.of(sets, self.answered(sets))

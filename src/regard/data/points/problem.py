@@ -88,6 +88,7 @@ class Sort(Problem):
     name, axes, rule, measures = "sort", 1, "each_once", ("coverage",)
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
+        """The numbers of the entries, largest first; of equal ones the first given."""
         order: list[Answer] = np.argsort(-sets[..., 0], axis=1, kind="stable").tolist()
         return order
 
@@ -96,6 +97,7 @@ class Sort(Problem):
         return sum(one == other for one, other in zip(said, right, strict=False)) / len(right)
 
     def walks(self, said: Answer) -> list[Answer]:
+        """None: numbers are not drawn in the plane."""
         return []
 
 
@@ -105,6 +107,11 @@ class Hull(Problem):
     name, rule, measures = "hull", "at_most_once", ("coverage",)
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
+        """The corners of each convex hull, from the leftmost one counter-clockwise.
+
+        Raises:
+            DataError: the points of a set lie on one line.
+        """
         return [geometry.hull(points) for points in sets]
 
     def is_right(self, points: Set, said: Answer, right: Answer) -> bool:
@@ -124,6 +131,11 @@ class Triangulation(Problem):
     name, rule, measures = "delaunay", "triangles", ("coverage",)
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
+        """The corners of the triangles of each Delaunay triangulation, three a triangle.
+
+        Raises:
+            DataError: the points of a set lie on one line.
+        """
         return [[corner for triangle in geometry.delaunay(points) for corner in triangle] for points in sets]
 
     def most(self, points: int) -> int:
@@ -140,9 +152,11 @@ class Triangulation(Problem):
         return len(wanted & set(_triangles(said))) / len(wanted)
 
     def walks(self, said: Answer) -> list[Answer]:
+        """The triangles, a closed walk each."""
         return [said[at : at + 3] for at in range(0, len(said), 3)]
 
     def write(self, said: Answer) -> str:
+        """Triangles as people read them, `1,2,3 2,3,4`: numbers of points, counted from 1."""
         return " ".join(",".join(str(corner + 1) for corner in triangle) for triangle in self.walks(said))
 
 
@@ -159,6 +173,7 @@ class RoundTrip(Problem):
         self.starts = starts
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
+        """The shortest tours: exact up to 12 points, else the best found by exchanges."""
         tours = shortest_tours(sets, self.starts).tolist()
         return [geometry.around(points, tour) for points, tour in zip(sets, tours, strict=True)]
 
@@ -175,7 +190,11 @@ PROBLEMS: dict[str, Problem] = {one.name: one for one in (Sort(), Hull(), Triang
 
 
 def problem_of(name: str) -> Problem:
-    """The problem of that name; an unknown one is an error with the nearest."""
+    """The problem of that name.
+
+    Raises:
+        ConfigError: there is none; the message names the nearest.
+    """
     if name not in PROBLEMS:
         raise ConfigError(f"no problem of points is named {name!r}.{nearest(name, PROBLEMS)}")
     return PROBLEMS[name]

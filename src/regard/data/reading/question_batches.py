@@ -69,6 +69,7 @@ class QuestionBatch:
 
     @staticmethod
     def of(questions: list[Encoded]) -> "QuestionBatch":
+        """Encoded questions side by side."""
         text, lengths = pad_words([one.text for one in questions])
         asked, asked_lengths = pad_words([one.asked for one in questions])
         shared = torch.zeros(text.shape[:2], dtype=torch.int64)
@@ -135,6 +136,7 @@ class Encoder:
         self._ids = lru_cache(maxsize=100_000)(features.ids)
 
     def __call__(self, question: Question) -> Encoded:
+        """A question and its text by the ids of their words."""
         text, asked = words_in(question.text), words_in(question.asked)
         keys = {key_of(word.text) for word in asked}
         return Encoded(

@@ -87,6 +87,7 @@ class Vocabulary:
         return self._numbers[answer]
 
     def save(self, folder: Path) -> None:
+        """Write `stories.json` into a folder."""
         write_json(folder / _FILE, {"words": self.words, "answers": self.answers})
 
     @staticmethod
@@ -164,10 +165,12 @@ class StoryBatch:
     answers: Int64[Tensor, "batch time"]
 
     def to(self, device: torch.device | str) -> "StoryBatch":
+        """The same batch on another device."""
         return replace(self, words=self.words.to(device), kinds=self.kinds.to(device), answers=self.answers.to(device))
 
     @staticmethod
     def of(stories: Sequence[Steps]) -> "StoryBatch":
+        """Stories of any lengths side by side."""
         time = max(len(story.kinds) for story in stories)
         width = max(1, *(len(words) for story in stories for words in story.words))
         none: list[int] = []
@@ -195,6 +198,7 @@ class StoryBatches:
         self.story, self.count, self.batch, self.seed, self.new = story, count, batch, seed, new
 
     def plan(self, epoch: int) -> list[list[int]]:
+        """The numbers of the stories in each batch of an epoch."""
         if self.new:
             order = list(range(epoch * self.count, (epoch + 1) * self.count))
         else:
@@ -202,4 +206,5 @@ class StoryBatches:
         return [order[at : at + self.batch] for at in range(0, self.count, self.batch)]
 
     def load(self, indices: list[int]) -> StoryBatch:
+        """The stories of these numbers as one batch."""
         return StoryBatch.of([self.story(number) for number in indices])

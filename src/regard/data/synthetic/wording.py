@@ -187,6 +187,7 @@ def adverb(table: dict[str, dict[str, str]], meaning: str, language: str, field:
 
 @functools.cache
 def digits(number: int, field: str) -> Wording:
+    """A number in digits, as one span of a field."""
     return (Span(str(number), field),)
 
 

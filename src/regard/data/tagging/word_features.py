@@ -22,6 +22,9 @@ class WordFeatures:
     Args:
         entries: the features that are known, by number from 4 on.
         affix: characters of a beginning or an ending at most.
+
+    Raises:
+        ValueError: an entry is named twice.
     """
 
     def __init__(self, entries: Iterable[str], affix: int) -> None:

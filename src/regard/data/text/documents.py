@@ -121,7 +121,11 @@ def _hidden(path: Path) -> bool:
 
 
 def origin_of(path: Path) -> tuple[str, int, int]:
-    """By what a file is known again without reading it: its path, bytes, and when it was last written, in ns."""
+    """By what a file is known again without reading it: its path, bytes, and when it was last written, in ns.
+
+    Raises:
+        DataError: there is no such file.
+    """
     file = archive_of(path) or path
     try:
         known = file.stat()

@@ -42,7 +42,11 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The lines of `read_lines` one by one, for files larger than memory."""
+    """The lines of `read_lines` one by one, for files larger than memory.
+
+    Raises:
+        DataError: as `read_lines`.
+    """
     origin = Path(path)
     with opened(origin) as raw:
         if raw.peek(2)[:2] != _GZIP:
@@ -75,7 +79,15 @@ def several(texts: Sequence[str]) -> Sequence[str]:
 
 
 def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:
-    """Lines of an open binary stream such as ``sys.stdin.buffer``; `origin` is what errors call it."""
+    """Lines of an open binary stream such as ``sys.stdin.buffer``, without their breaks.
+
+    Args:
+        stream: UTF-8, with a byte-order mark or without.
+        origin: what errors call it.
+
+    Raises:
+        DataError: another encoding, or bytes that are not UTF-8; the message names the line.
+    """
     # A pipe may give fewer bytes than asked, so the mark is looked for in what a buffered reader has peeked.
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     start = buffered.peek(4)[:4]

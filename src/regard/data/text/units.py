@@ -39,7 +39,11 @@ class Unit(NamedTuple):
 
 
 def normalize(text: str) -> str:
-    """Unicode NFC, without white space at the ends: what every tokenizer reads."""
+    """Unicode NFC, without white space at the ends: what every tokenizer reads.
+
+    Raises:
+        DataError: the text holds half of a surrogate pair, or a byte that is not UTF-8.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -98,6 +98,9 @@ class Tokenizer(ABC):
             ids: as a model wrote them; begin, end and padding may be among them.
             unknown: spellings for the unknown ids, in order (an empty one leaves it out). Without them they
                 show nothing.
+
+        Raises:
+            DataError: an id is not in the vocabulary.
         """
         spellings = iter(unknown)
         kept: list[int] = []

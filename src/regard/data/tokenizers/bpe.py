@@ -28,6 +28,9 @@ class BpeTokenizer(Tokenizer):
         pieces: entries by id, after the special ones.
         merges: pairs of pieces, in the order learned.
         lower: whether upper case is folded to lower case.
+
+    Raises:
+        ValueError: an entry is named twice.
     """
 
     kind = "bpe"
@@ -46,6 +49,7 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "BpeTokenizer":
+        """Learn the merges from texts, up to `size` entries with the four special ones."""
         reader = cls((), (), lower)
         lines = [_with_space(reader.normalize(text)) for text in texts]
         # The library breaks ties between rare characters by chance where not all fit; so they are chosen here.
@@ -63,15 +67,18 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, state: dict[str, Any]) -> "BpeTokenizer":
+        """The tokenizer of a saved state."""
         return cls(**state)
 
     def state(self) -> dict[str, Any]:
+        """All that makes this tokenizer, as JSON: entries, and merges in the order learned."""
         return {"pieces": self._pieces[len(SPECIALS) :], "merges": [list(merge) for merge in self.merges]}
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def piece(self, number: int) -> str:
+        """What an id stands for."""
         return self._pieces[number]
 
     def _encode(self, text: str) -> Encoded:

@@ -34,15 +34,18 @@ class _Listed(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, state: dict[str, Any]) -> Tokenizer:
+        """The tokenizer of a saved state."""
         return cls(**state)
 
     def state(self) -> dict[str, Any]:
+        """All that makes this tokenizer, as JSON: its entries by id."""
         return {"entries": self.entries}
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.entries)
 
     def piece(self, number: int) -> str:
+        """What an id stands for."""
         return SPECIALS[number] if number < len(SPECIALS) else self.entries[number - len(SPECIALS)]
 
 
@@ -56,6 +59,7 @@ class WordTokenizer(_Listed):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
+        """Learn the most frequent words, up to `size` entries with the four special ones."""
         return cls._count(texts, size, lower, lambda text: [entry for _, entry in _entries(text)])
 
     def _encode(self, text: str) -> Encoded:
@@ -65,6 +69,7 @@ class WordTokenizer(_Listed):
         return Encoded(ids, [unit.text for unit, _ in found], list(range(len(found))))
 
     def piece(self, number: int) -> str:
+        """The word of an id, without the mark of its spacing."""
         return super().piece(number) if number < len(SPECIALS) else _plain(self.entries[number - len(SPECIALS)])
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
@@ -103,6 +108,7 @@ class CharacterTokenizer(_Listed):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
+        """Learn the most frequent characters, up to `size` entries with the four special ones."""
         return cls._count(texts, size, lower, lambda text: [piece for piece, _ in _graphemes.pre_tokenize_str(text)])
 
     def _encode(self, text: str) -> Encoded:

@@ -44,7 +44,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, lower: bool = False) -> "SentencePieceTokenizer":
-        """Read a .model file."""
+        """Read a .model file.
+
+        Raises:
+            ConfigError: the package sentencepiece is not installed.
+            DataError: the file cannot be read, or is no SentencePiece model.
+        """
         try:
             return cls(Path(path).read_bytes(), lower)
         except OSError as error:
@@ -54,19 +59,27 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> NoReturn:
+        """Refused: such a model is trained with SentencePiece itself.
+
+        Raises:
+            ConfigError: always.
+        """
         raise ConfigError("a SentencePiece model is given, not trained here; name its file (sentencepiece_model=…)")
 
     @classmethod
     def load(cls, folder: Path, state: dict[str, Any]) -> "SentencePieceTokenizer":
+        """The tokenizer of a saved state."""
         return cls(base64.b64decode(state["model"], validate=True), state["lower"])
 
     def state(self) -> dict[str, Any]:
+        """All that makes this tokenizer, as JSON: the .model file in base64."""
         return {"model": base64.b64encode(self._bytes).decode("ascii")}
 
     def __len__(self) -> int:
         return len(SPECIALS) + self._model.get_piece_size()
 
     def piece(self, number: int) -> str:
+        """What an id stands for."""
         return SPECIALS[number] if number < len(SPECIALS) else self._model.id_to_piece(number - len(SPECIALS))
 
     def _encode(self, text: str) -> Encoded:

@@ -58,14 +58,17 @@ class Chart:
 
     @property
     def width(self) -> float:
+        """Of the whole, names at the right included."""
         return self.left + _PAD + _WIDE + self.right
 
     @property
     def height(self) -> float:
+        """Of the whole, title and labels included."""
         return self.top + self.tall + self.bottom
 
 
 def chart_of(view: View, matrix: Matrix, ruler: Ruler) -> Chart:
+    """The measures of a matrix drawn as lines."""
     curves = Curves.of(matrix)
     names = [drawable(shorten(readable(label), _LONGEST_NAME)) for label in matrix.rows]
     labels = [drawable(shorten(readable(label), _LONGEST_NAME)) for label in matrix.columns]

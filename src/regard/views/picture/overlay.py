@@ -39,10 +39,12 @@ class OverlayPanel:
 
     @property
     def width(self) -> float:
+        """Of the whole; at least so wide that a word has room."""
         return max(_LEAST, self.wide)
 
     @property
     def height(self) -> float:
+        """Of the whole, its title included."""
         return (_TITLE if self.title else 0.0) + self.tall
 
 

@@ -56,10 +56,12 @@ class Panel:
 
     @property
     def width(self) -> float:
+        """Of the whole, row labels included."""
         return self.left + max(1.0, self.cell * len(self.columns)) + self.right
 
     @property
     def height(self) -> float:
+        """Of the whole, column labels and title included."""
         return self.top + max(0.3, self.cell * len(self.rows))
 
 
@@ -83,6 +85,7 @@ class Ruler:
 
 
 def panel_of(view: View, matrix: Matrix, ruler: Ruler) -> Panel:
+    """The measures of a matrix drawn as cells."""
     rows = [drawable(shorten(visible(label), _LONGEST_LABEL)) for label in matrix.rows]
     columns = [drawable(shorten(visible(label), _LONGEST_LABEL)) for label in matrix.columns]
     largest = _TEXT_CELL if matrix.texts else _LARGEST_CELL if view.across is None else _GRID_CELL
@@ -115,10 +118,14 @@ class Sized(Protocol):
     """Whatever takes room in a picture."""
 
     @property
-    def width(self) -> float: ...
+    def width(self) -> float:
+        """In inches."""
+        ...
 
     @property
-    def height(self) -> float: ...
+    def height(self) -> float:
+        """In inches."""
+        ...
 
 
 Placed = TypeVar("Placed", bound=Sized)

@@ -76,7 +76,11 @@ def picture(view: View, path: str | Path) -> Path:
 
 
 def figure(view: View) -> Figure:
-    """Draw a view as a matplotlib figure, without pyplot and its global state."""
+    """Draw a view as a matplotlib figure, without pyplot and its global state.
+
+    Raises:
+        DataError: it has more matrices than one picture holds.
+    """
     if len(view.matrices) > MOST_MATRICES:
         raise DataError(
             f"a picture holds at most {MOST_MATRICES} matrices, but this view has {len(view.matrices)}; "

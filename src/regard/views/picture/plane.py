@@ -37,10 +37,12 @@ class PlanePanel:
 
     @property
     def width(self) -> float:
+        """Of the whole, margins included."""
         return max(_LEAST, self.layout.wide * _SIDE) + 2 * _MARGIN
 
     @property
     def height(self) -> float:
+        """Of the whole, title and margins included."""
         return (_TITLE if self.title else 0.0) + self.layout.tall * _SIDE + 2 * _MARGIN
 
 
