@@ -25,6 +25,7 @@ ABOUT_THE_WHOLE = {
     "test_architecture.py": "the rooms and what they import",
     "test_benchmarks.py": "the programs in benchmarks/",
     "test_docs.py": "the pages in docs/",
+    "test_glossary.py": "docs/glossary.md and its terms",
     "test_package.py": "the installed package and the file built from it",
     "test_reports.py": "the list of public reports beside it",
     "test_skips.py": "the list of skipped tests beside it",
