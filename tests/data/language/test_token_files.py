@@ -72,12 +72,12 @@ def test_a_killed_making_goes_on(settings, monkeypatch, killed_after):
         with open(settings.tokens / f"{part}.bin", "ab") as file:
             file.write(b"\xff\xff\xff")
     taken = []
-    whole = room.pieces_of
-    monkeypatch.setattr(room, "pieces_of", lambda line, *rest: taken.append(line) or whole(line, *rest))
+    whole = room.line_ids
+    monkeypatch.setattr(room, "line_ids", lambda line, *rest: taken.append(line) or whole(line, *rest))
     monkeypatch.setattr(room, "train_tokenizer", lambda *given, **named: pytest.fail("learned again"))
     same(read_streams(settings, None, silent)[1], wanted)
     assert len(taken) == 2 * 53 - killed_after
-    assert "pieces, " in said[-1] and said[-1].endswith("%")
+    assert "tokens, " in said[-1] and said[-1].endswith("%")
 
 
 def test_another_text_or_another_vocabulary_is_refused(settings, tmp_path):

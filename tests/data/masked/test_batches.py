@@ -1,4 +1,4 @@
-"""Text with gaps: which pieces are hidden and how, windows, and the standard library."""
+"""Text with gaps: which tokens are hidden and how, windows, and the standard library."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ MASK = 23  # with a vocabulary of 23
 
 
 def test_each_draw_decides_as_it_says():
-    """Told below .15; of these masked below .8, replaced below .9, else left; never an unknown or a special piece."""
+    """Told below .15; of these masked below .8, replaced below .9, else left; never an unknown or a special token."""
     ids = torch.tensor([7, 7, 7, 7, 7, UNKNOWN, PADDING, BEGIN, END, 7])
     draws = torch.tensor(
         [
@@ -31,7 +31,7 @@ def test_each_draw_decides_as_it_says():
 
 
 def test_of_many_pieces_15_in_100_are_told_80_10_10():
-    """Devlin et al. 2019, section 3.1; a replaced piece is by chance itself in 1 of 19."""
+    """Devlin et al. 2019, section 3.1; a replaced token is by chance itself in 1 of 19."""
     stream = torch.full((64_000,), 7)
     batches = MaskedBatches(stream, 64, 1000, Masking(), MASK, seed=1)
     batch = batches.load(batches.plan(0)[0])
@@ -50,7 +50,7 @@ def test_gaps_are_new_each_epoch_and_the_same_for_a_resumed_run():
     assert first == again.plan(0) and not {n for b in first for n in b} & {n for b in second for n in b}
     for plan in (first, second):
         starts = sorted(number % len(stream) for batch in plan for number in batch)
-        assert all(other - one == 17 for one, other in zip(starts, starts[1:], strict=False))  # no piece twice
+        assert all(other - one == 17 for one, other in zip(starts, starts[1:], strict=False))  # no token twice
         assert len(starts) >= len(stream) // 17 - 1
     # A window hides the same alone as beside others: several processes may share a batch.
     whole, alone = batches.load(first[0]), again.load(first[0][1:2])
@@ -70,7 +70,7 @@ def test_an_evaluation_reads_each_piece_once_in_order(length):
         assert (ids[batch.told] == 500).all()  # hidden, all of them
         ids[batch.told] = batch.answers
         read += ids.flatten().tolist()
-    # A last window of one piece has nothing to tell it from.
+    # A last window of one token has nothing to tell it from.
     assert read == stream[: length - (length % 17 == 1)].tolist()
     if length == 2:
         assert len(whole) == 1 and whole[0].ids.shape == (1, 2)

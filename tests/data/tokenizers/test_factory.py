@@ -56,20 +56,20 @@ def test_any_text_comes_back(line):
         tokenizer = train_tokenizer(kind, [line], 100_000)
         encoded = tokenizer.encode(line)
         assert tokenizer.decode(encoded.ids) == expected(tokenizer, line)
-        assert len(encoded.ids) == len(encoded.pieces) == len(encoded.words)
+        assert len(encoded.ids) == len(encoded.tokens) == len(encoded.words)
         assert all(number >= 4 for number in encoded.ids)
-        # Every word has a piece, in order.
+        # Every word has a token, in order.
         assert sorted(set(encoded.words)) == list(range(len(tokenizer.words(line))))
         assert encoded.words == sorted(encoded.words)
         if kind != "words":
-            assert "".join(encoded.pieces).strip() == tokenizer.normalize(line)
+            assert "".join(encoded.tokens).strip() == tokenizer.normalize(line)
 
 
 @settings(max_examples=40, deadline=None)
 @given(line=text)
 def test_unknown_text_keeps_its_spelling(trained, line):
     encoded = trained.encode(line)
-    missing = [piece for number, piece in zip(encoded.ids, encoded.pieces, strict=True) if number == UNKNOWN]
+    missing = [token for number, token in zip(encoded.ids, encoded.tokens, strict=True) if number == UNKNOWN]
     # Spelling the unknown ids out gives the text again, spaces aside.
     spelt = trained.decode(encoded.ids, unknown=missing)
     assert "".join(spelt.split()) == "".join(trained.normalize(line).split())
@@ -78,7 +78,7 @@ def test_unknown_text_keeps_its_spelling(trained, line):
 def test_words_of_pieces():
     bpe = train_tokenizer("bpe", ["low lower lowest"] * 3, 13)
     encoded = bpe.encode("lowest, low")
-    assert "".join(encoded.pieces) == " lowest, low"
+    assert "".join(encoded.tokens) == " lowest, low"
     assert bpe.words("lowest, low") == ["lowest", ",", "low"]
     assert [sum(word == index for word in encoded.words) for index in range(3)] == [
         len(bpe.encode("lowest").ids),
@@ -87,7 +87,7 @@ def test_words_of_pieces():
     ]
     characters = train_tokenizer("characters", ["ab cd"], 29)
     assert characters.encode("ab cd").words == [0, 0, 1, 1, 1]
-    assert characters.encode("ab cd").pieces == ["a", "b", " ", "c", "d"]
+    assert characters.encode("ab cd").tokens == ["a", "b", " ", "c", "d"]
 
 
 def test_each_han_character_is_a_word():
@@ -116,7 +116,7 @@ def test_special_marks_in_a_text_are_plain_characters(trained):
 def test_decoded_text_shows_no_special_id(trained):
     ids = [BEGIN, *trained.encode("a").ids, UNKNOWN, END, PADDING]
     assert trained.decode(ids) == "a"
-    assert trained.pieces([PADDING, UNKNOWN, BEGIN, END]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert trained.tokens([PADDING, UNKNOWN, BEGIN, END]) == ["<pad>", "<unk>", "<s>", "</s>"]
     with pytest.raises(DataError, match=rf"id {len(trained)} is not in"):
         trained.decode([len(trained)])
 
@@ -124,7 +124,7 @@ def test_decoded_text_shows_no_special_id(trained):
 @pytest.mark.parametrize("blank", ["", " ", "\t\u3000", "\x1c"])
 def test_b29_blank_text_has_no_ids(trained, blank):
     encoded = trained.encode(blank)
-    assert (encoded.ids, encoded.pieces, encoded.words) == ([], [], [])
+    assert (encoded.ids, encoded.tokens, encoded.words) == ([], [], [])
     assert trained.words(blank) == []
     assert trained.decode([]) == ""
 
@@ -133,7 +133,7 @@ def test_b30_unknown_words_keep_the_spelling_typed():
     words = train_tokenizer("words", ["runs"], 29)
     encoded = words.encode("Zork runs")
     assert encoded.ids == [UNKNOWN, 4]
-    assert encoded.pieces == ["Zork", "runs"]
+    assert encoded.tokens == ["Zork", "runs"]
     assert words.decode([4, UNKNOWN, END], unknown=["Zork"]) == "runs Zork"
 
 
@@ -153,20 +153,20 @@ def test_lower_case_is_folded_but_words_keep_it():
 
 def test_b37_order_is_by_count_then_text():
     words = train_tokenizer("words", ["b a c a b c"], 6)
-    assert words.pieces(range(4, 6)) == ["a", "b"]
+    assert words.tokens(range(4, 6)) == ["a", "b"]
     assert len(words) == 6
     assert words.encode("c").ids == [UNKNOWN]
-    assert train_tokenizer("words", ["b a c a b c b"], 29).pieces(range(4, 7)) == ["b", "a", "c"]
-    assert train_tokenizer("characters", ["cab"], 6).pieces(range(4, 6)) == ["a", "b"]
+    assert train_tokenizer("words", ["b a c a b c b"], 29).tokens(range(4, 7)) == ["b", "a", "c"]
+    assert train_tokenizer("characters", ["cab"], 6).tokens(range(4, 6)) == ["a", "b"]
 
 
 def test_b37_bpe_merges_by_count_then_text():
     # Known by hand: "ab" comes 5 times, "ac" 3 times; then " ab" 5, and so on.
     bpe = train_tokenizer("bpe", ["ab ab ab ab ab ac ac ac"], 10)
-    assert bpe.pieces(range(4, 8)) == [" ", "a", "b", "c"]
-    assert bpe.pieces(range(8, 10)) == [" a", " ab"]
+    assert bpe.tokens(range(4, 8)) == [" ", "a", "b", "c"]
+    assert bpe.tokens(range(8, 10)) == [" a", " ab"]
     # Fewer places than characters: the most frequent, ties by text.
-    assert train_tokenizer("bpe", ["xyzw xyzw"], 7).pieces(range(4, 7)) == [" ", "w", "x"]
+    assert train_tokenizer("bpe", ["xyzw xyzw"], 7).tokens(range(4, 7)) == [" ", "w", "x"]
 
 
 def test_b37_same_bytes_for_any_hash_seed_and_order_of_lines(tmp_path):
@@ -249,7 +249,7 @@ def test_a_sentencepiece_model_is_taken_as_it_is(model_file, tmp_path):
     assert tokenizer.encode("hello world").words[-1] == 1
     encoded = tokenizer.encode("hello Ω")
     assert encoded.ids[-1] == UNKNOWN
-    assert encoded.pieces[-1] == "Ω"
+    assert encoded.tokens[-1] == "Ω"
     assert tokenizer.decode(encoded.ids, unknown=["Ω"]) == "hello Ω"
     assert tokenizer.decode([BEGIN, *encoded.ids, END]).strip() == "hello"
     # Typed marks stay text; the model's own control ids (its 1 and 2) show nothing.

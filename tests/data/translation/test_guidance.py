@@ -1,4 +1,4 @@
-"""Links of words spread over pieces, by hand."""
+"""Links of words spread over tokens, by hand."""
 
 import torch
 
@@ -17,7 +17,7 @@ def pair(links, counted="tokenizer"):
 
 
 def test_a_target_piece_looks_at_all_pieces_of_its_words_source_words():
-    """Source words of 1, 2, 1 pieces; target words of 1, 2. Word 1 reads words 1 and 2: a third on each piece."""
+    """Source words of 1, 2, 1 tokens; target words of 1, 2. Word 1 reads words 1 and 2: a third on each token."""
     links = frozenset({(0, 0), (1, 1), (2, 1)})
     found = spread(pair(links), encoded([0, 1, 1, 2]), encoded([0, 1, 1]), 20)
     third = 1 / 3
@@ -29,7 +29,7 @@ def test_a_target_piece_looks_at_all_pieces_of_its_words_source_words():
 
 def test_what_is_not_linked_or_cut_off_does_not_count():
     links = frozenset({(2, 0), (0, 1)})
-    assert spread(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 2) == [(1, 0, 1.0)]  # source piece 2 is cut off
+    assert spread(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 2) == [(1, 0, 1.0)]  # source token 2 is cut off
     assert spread(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 1) == []
     assert spread(pair(frozenset()), encoded([0]), encoded([0]), 9) == []
     assert spread(pair(None), encoded([0]), encoded([0]), 9) == []

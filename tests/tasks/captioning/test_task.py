@@ -198,7 +198,7 @@ def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
     settings = check(CaptioningSettings, folder_of(tmp_path), also=TASK.faults)
     fit(settings, tmp_path / "run", progress="silent")
     captioner = load_captioner(tmp_path / "run")
-    assert {captioner.tokenizer.piece(number) for number in range(4, len(captioner.tokenizer))} == {
+    assert {captioner.tokenizer.token(number) for number in range(4, len(captioner.tokenizer))} == {
         *["a", "dog", "0", "1", "very", "small", "picture"]
     }
     evaluation = TASK.evaluate(captioner, tmp_path / "run", {})

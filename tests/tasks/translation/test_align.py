@@ -89,7 +89,7 @@ def test_log_probabilities_are_step_by_step():
 
 def test_probabilities_of_all_next_pieces_sum_to_1():
     translator = made("characters")
-    every = [translator.target.piece(number) for number in range(4, len(translator.target))]
+    every = [translator.target.token(number) for number in range(4, len(translator.target))]
     whole = math.fsum(math.exp(one.log_probabilities[0]) for one in translator.score(["un"] * len(every), every)
                       if one.target.ids)  # fmt: skip
     ended = math.exp(translator.score(["un"], [""])[0].log_probability)

@@ -17,8 +17,8 @@ class SentenceBatch:
 
     Attributes:
         index: which sentences these are.
-        ids: of their pieces.
-        lengths: pieces of each.
+        ids: of their tokens.
+        lengths: tokens of each.
         labels: the number of each one's label.
     """
 

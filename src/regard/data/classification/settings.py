@@ -51,7 +51,7 @@ class ClassificationData(LabelledSettings):
     tokenizer: Literal["words", "characters", "bpe"] = Field(default="words", description="units of the text")
     vocabulary_size: int = Field(default=20_000, ge=5, description="entries at most, with the four special ones")
     lower: bool = Field(default=True, description="fold upper case to lower case")
-    max_length: int = Field(default=256, ge=1, description="pieces of a sentence at most; a longer one is cut")
+    max_length: int = Field(default=256, ge=1, description="tokens of a sentence at most; a longer one is cut")
     tokens: int = Field(default=1_500, ge=1, description="positions of a batch at most, padding counted")
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from regard.data.settings import Paths, as_list, leave_some
 
 DEFAULT_STRETCH = 1024
-"""Pieces that a test reads from one fresh state, where the model says nothing else."""
+"""Tokens that a test reads from one fresh state, where the model says nothing else."""
 
 
 class TestedText(BaseModel):
@@ -22,7 +22,7 @@ class TestedText(BaseModel):
     stretch: int | None = Field(
         default=None,
         ge=1,
-        description=f"pieces that are read from one fresh state; null: {DEFAULT_STRETCH:,}, or, of a Transformer, as "
+        description=f"tokens that are read from one fresh state; null: {DEFAULT_STRETCH:,}, or, of a Transformer, as "
         "many as its training read (data.window)",
     )
     edges: list[int] | None = Field(
@@ -78,7 +78,7 @@ class LanguageData(BaseModel):
         default=None,
         description="a folder that keeps the ids, made once and read from the disk: for more text than memory holds",
     )
-    window: int = Field(default=64, ge=1, description="pieces that training reads from one fresh state")
+    window: int = Field(default=64, ge=1, description="tokens that training reads from one fresh state")
     batch: int = Field(default=32, ge=1, description="windows of a batch")
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """Running text as one stream of ids, the windows that training cuts it into, and the rows that a test reads.
 
-Each line is cut into pieces, and its end is a piece of its own (the id of `END`), so that a model can tell where lines
-break and write them. Where documents have borders, each ends with the id of `BEGIN`: it is told as the last piece of
-one document, and read before the first piece of the next.
+Each line is cut into tokens, and its end is a token of its own (the id of `END`), so that a model can tell where lines
+break and write them. Where documents have borders, each ends with the id of `BEGIN`: it is told as the last token of
+one document, and read before the first token of the next.
 """
 
 from array import array
@@ -22,10 +22,10 @@ from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 
 _TOGETHER = 1 << 12
-"""Pieces that a test reads in one go, about; each takes as many numbers as the vocabulary has entries."""
+"""Tokens that a test reads in one go, about; each takes as many numbers as the vocabulary has entries."""
 
 
-def pieces_of(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
+def line_ids(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
     """The ids of a line with its end, if that is here; with a border, the mark of the document before comes first."""
     return [BEGIN] * border + tokenizer.encode(line.text).ids + [END] * line.ends
 
@@ -40,7 +40,7 @@ class Stream:
     """A text as ids.
 
     Attributes:
-        ids: of all pieces, line ends and marks; in memory, or on the disk.
+        ids: of all tokens, line ends and marks; in memory, or on the disk.
         unknown: how many of them are words that the vocabulary does not know.
         borders: whether its documents end with a mark.
     """
@@ -55,7 +55,7 @@ class Stream:
         ids = array("i")
         for given in lines:
             line = Line(given) if isinstance(given, str) else given
-            ids.extend(pieces_of(line, tokenizer, borders and line.first and bool(ids)))
+            ids.extend(line_ids(line, tokenizer, borders and line.first and bool(ids)))
         if borders and ids:
             ids.append(BEGIN)
         return cls(np.array(ids, narrowest(len(tokenizer))), ids.count(UNKNOWN), borders)
@@ -65,7 +65,7 @@ class Stream:
 
     @property
     def opening(self) -> int:
-        """What is read before the first piece: as if a line, or a document, had just ended."""
+        """What is read before the first token: as if a line, or a document, had just ended."""
         return BEGIN if self.borders else END
 
 
@@ -74,7 +74,7 @@ class WindowBatch:
     """Windows side by side.
 
     Attributes:
-        ids: each has one piece more than is told: the first is only read.
+        ids: each has one token more than is told: the first is only read.
     """
 
     ids: Int64[Tensor, "batch positions"]
@@ -88,7 +88,7 @@ class WindowBatch:
 
     @property
     def documents(self) -> Int64[Tensor, "batch positions"]:
-        """The number of each piece's document within its window; a mark that is read begins one."""
+        """The number of each token's document within its window; a mark that is read begins one."""
         return (self.ids == BEGIN).long().cumsum(1)
 
 
@@ -121,22 +121,22 @@ class Plan(Sequence[list[int]]):
 class WindowBatches:
     """Windows of a stream, cut anew and put in a new order for each epoch.
 
-    The first cut is drawn, so that in the course of the epochs a piece stands at every place of a window; what is left
+    The first cut is drawn, so that in the course of the epochs a token stands at every place of a window; what is left
     over before the first and after the last window is left out of that epoch.
 
     Args:
         stream: the ids, from which windows are read when they are needed.
-        window: pieces that are told in a window; a shorter text is one window.
+        window: tokens that are told in a window; a shorter text is one window.
         batch: windows of a batch.
         seed: with the number of the epoch it decides cuts and order; the same on every machine.
 
     Raises:
-        DataError: there are fewer than two pieces, so that there is nothing to tell.
+        DataError: there are fewer than two tokens, so that there is nothing to tell.
     """
 
     def __init__(self, stream: np.ndarray | Sequence[int], window: int, batch: int, seed: int = 0) -> None:
         if len(stream) < 2:
-            raise DataError(f"a text of {len(stream)} pieces has no next one to tell")
+            raise DataError(f"a text of {len(stream)} tokens has no next one to tell")
         self.ids = np.asanyarray(stream)
         self.window, self.batch, self.seed = min(window, len(stream) - 1), batch, seed
 
@@ -159,8 +159,8 @@ class Stretch:
     """The same places of several rows of a text, to be read on from the part before.
 
     Attributes:
-        first: the place of its first piece in its row; 0 is where rows are read from a fresh state.
-        read: what is read, one piece behind what is told; padding where a row is over.
+        first: the place of its first token in its row; 0 is where rows are read from a fresh state.
+        read: what is read, one token behind what is told; padding where a row is over.
         told: what is told; `ignored` where a row is over.
     """
 
@@ -170,14 +170,14 @@ class Stretch:
 
 
 def stretches(stream: Stream, length: int, window: int, ignored: int, apart: bool = False) -> Iterator[Stretch]:
-    """A whole text in rows, some side by side, window by window: every piece is told once, and none is left out.
+    """A whole text in rows, some side by side, window by window: every token is told once, and none is left out.
 
-    The first piece of a row is told from the one before it; the first of the text as after a line end or a mark.
+    The first token of a row is told from the one before it; the first of the text as after a line end or a mark.
 
     Args:
         stream: the text.
-        length: pieces of a row at most, each of which starts from a fresh state.
-        window: pieces of a row that are read in one go.
+        length: tokens of a row at most, each of which starts from a fresh state.
+        window: tokens of a row that are read in one go.
         ignored: what stands in `told` where there is nothing.
         apart: begin a row with each document.
     """

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.data.language.held_out import iterate_parts, measured, refuse_blank, size_of, vocabulary_lines
 from regard.data.language.settings import LanguageData
-from regard.data.language.stream import Stream, narrowest, pieces_of
+from regard.data.language.stream import Stream, line_ids, narrowest
 from regard.data.messages import News
 from regard.data.settings import PARTS, Part
 from regard.data.text.documents import Line, files_of, origin_of
@@ -40,7 +40,7 @@ class _Written(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    pieces: int = 0
+    pieces: int = 0  # tokens: the file's own name for them
     unknown: int = 0
     texts: int = 0
 
@@ -135,12 +135,12 @@ class _Maker:
                 self._take(part, line)
                 if time.monotonic() - saved >= SECONDS:
                     self._write(files, number + 1)
-                    pieces = sum(one.pieces for one in state.parts.values())
-                    self.say(News(f"{self.folder}: {pieces:,} pieces, {min(1.0, done / max(1, state.total)):.0%}"))
+                    tokens = sum(one.pieces for one in state.parts.values())
+                    self.say(News(f"{self.folder}: {tokens:,} tokens, {min(1.0, done / max(1, state.total)):.0%}"))
                     saved = time.monotonic()
             refuse_blank(self.settings, state.total, {name: self.state.parts[name].texts for name in PARTS})
             for name in PARTS:
-                if self.borders and self._pieces(name):
+                if self.borders and self._count(name):
                     self.waiting[name].append(BEGIN)
             state.whole = True
             self._write(files, state.lines)
@@ -149,11 +149,11 @@ class _Maker:
                 file.close()
 
     def _take(self, part: Part, line: Line) -> None:
-        border = self.borders and line.first and self._pieces(part) > 0
-        self.waiting[part].extend(pieces_of(line, self.tokenizer, border))
+        border = self.borders and line.first and self._count(part) > 0
+        self.waiting[part].extend(line_ids(line, self.tokenizer, border))
         self.state.parts[part].texts += bool(line.text.strip())
 
-    def _pieces(self, part: Part) -> int:
+    def _count(self, part: Part) -> int:
         return self.state.parts[part].pieces + len(self.waiting[part])
 
     def _opened(self, part: Part) -> BinaryIO:
@@ -227,9 +227,9 @@ def _file(folder: Path, part: Part) -> Path:
     return folder / f"{part}.bin"
 
 
-def _mapped(folder: Path, part: Part, kind: np.dtype, pieces: int) -> np.ndarray:
+def _mapped(folder: Path, part: Part, kind: np.dtype, tokens: int) -> np.ndarray:
     path = _file(folder, part)
     size = path.stat().st_size if path.is_file() else 0
-    if size != pieces * kind.itemsize:
-        raise _damaged(path, size, pieces * kind.itemsize)
-    return np.memmap(path, kind, mode="r") if pieces else np.zeros(0, kind)
+    if size != tokens * kind.itemsize:
+        raise _damaged(path, size, tokens * kind.itemsize)
+    return np.memmap(path, kind, mode="r") if tokens else np.zeros(0, kind)

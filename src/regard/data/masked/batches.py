@@ -1,6 +1,6 @@
-"""Text with gaps: running text in windows, of which some pieces are hidden and are to be told.
+"""Text with gaps: running text in windows, of which some tokens are hidden and are to be told.
 
-A line's end is a piece of its own (the id of `END`), as in `data.language.stream`. Unknown words are read but never
+A line's end is a token of its own (the id of `END`), as in `data.language.stream`. Unknown words are read but never
 told: no answer to them could be right.
 """
 
@@ -51,8 +51,8 @@ def _filled(lines: list[str]) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def stream_of(lines: Iterable[str], tokenizer: Tokenizer) -> Int64[Tensor, " pieces"]:
-    """All pieces of some lines, each with its end; the text begins with an end, as if a line had been before it."""
+def stream_of(lines: Iterable[str], tokenizer: Tokenizer) -> Int64[Tensor, " tokens"]:
+    """All tokens of some lines, each with its end; the text begins with an end, as if a line had been before it."""
     ids = [END]
     for line in lines:
         ids += tokenizer.encode(line).ids
@@ -87,13 +87,13 @@ class MaskedBatch:
 def hide(
     ids: Int64[Tensor, "*shape"], masking: Masking, vocabulary: int, draws: Float[Tensor, " three *shape"]
 ) -> tuple[Int64[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
-    """Choose pieces to be told, and hide them: as [MASK], as another piece, or not at all.
+    """Choose tokens to be told, and hide them: as [MASK], as another token, or not at all.
 
     Args:
-        ids: of pieces.
+        ids: of tokens.
         masking: the shares.
         vocabulary: how many ids there are; [MASK] is the next one after them.
-        draws: three for each piece, from 0 up to 1: whether it is told, how it is hidden, and which piece replaces it.
+        draws: three for each token, from 0 up to 1: whether it is told, how it is hidden, and which token replaces it.
 
     Returns:
         What is read, and where it is to be told.
@@ -108,12 +108,12 @@ def hide(
 class MaskedBatches:
     """Windows of a text, hidden and ordered anew for each epoch.
 
-    A window's number says its epoch too (`epoch × pieces + first piece`), so that what is hidden in it depends on seed
+    A window's number says its epoch too (`epoch × tokens + first token`), so that what is hidden in it depends on seed
     and number alone: a resumed run, and each of several processes, hides the same.
 
     Args:
         stream: the ids.
-        window: pieces of a window; a shorter text is one window.
+        window: tokens of a window; a shorter text is one window.
         batch: windows of a batch.
         masking: what is hidden.
         vocabulary: how many ids there are.
@@ -124,10 +124,10 @@ class MaskedBatches:
     """
 
     def __init__(
-        self, stream: Int64[Tensor, " pieces"], window: int, batch: int, masking: Masking, vocabulary: int, seed: int
+        self, stream: Int64[Tensor, " tokens"], window: int, batch: int, masking: Masking, vocabulary: int, seed: int
     ) -> None:
         if len(stream) < 2:
-            raise DataError(f"a text of {len(stream)} pieces has nothing to hide and something to tell it from")
+            raise DataError(f"a text of {len(stream)} tokens has nothing to hide and something to tell it from")
         if vocabulary <= len(SPECIALS):
             raise DataError("the vocabulary has no entry beside the special ones: there is nothing to tell")
         self.stream, self.window, self.batch = stream, min(window, len(stream)), batch
@@ -146,7 +146,7 @@ class MaskedBatches:
         return self._batch([(number, self.window) for number in indices])
 
     def whole(self) -> list[MaskedBatch]:
-        """The whole text in order, each piece once: what an evaluation reads. The last window may be a short one."""
+        """The whole text in order, each token once: what an evaluation reads. The last window may be a short one."""
         starts = range(0, len(self.stream), self.window)
         spans = [(start, min(self.window, len(self.stream) - start)) for start in starts]
         full = [span for span in spans if span[1] == self.window]

@@ -17,18 +17,18 @@ class TestedGaps(BaseModel):
 
     text: Paths | None = Field(default=None, description="file or files of text")
     asked: float = Field(
-        default=0.15, gt=0, lt=1, description="part of the known pieces that a validation or a test hides and asks for"
+        default=0.15, gt=0, lt=1, description="part of the known tokens that a validation or a test hides and asks for"
     )
 
 
 class Masking(BaseModel):
-    """What training does to the pieces that are to be told (Devlin et al. 2019, section 3.1)."""
+    """What training does to the tokens that are to be told (Devlin et al. 2019, section 3.1)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    share: float = Field(default=0.15, gt=0, lt=1, description="pieces that are to be told, of all that are known")
+    share: float = Field(default=0.15, gt=0, lt=1, description="tokens that are to be told, of all that are known")
     masked: float = Field(default=0.8, ge=0, le=1, description="of these, part that is read as [MASK]")
-    replaced: float = Field(default=0.1, ge=0, le=1, description="part that is read as another piece, drawn at random")
+    replaced: float = Field(default=0.1, ge=0, le=1, description="part that is read as another token, drawn at random")
 
     @model_validator(mode="after")
     def _whole(self) -> "Masking":
@@ -55,7 +55,7 @@ class MaskedData(TestedGaps, OneOrigin):
     tokenizer: Literal["words", "characters", "bpe"] = Field(default="words", description="units of the text")
     vocabulary_size: int = Field(default=10_000, ge=6, description="entries at most, with the four special ones")
     lower: bool = Field(default=False, description="fold upper case to lower case")
-    window: int = Field(default=64, ge=2, description="pieces that are read together, line ends among them")
+    window: int = Field(default=64, ge=2, description="tokens that are read together, line ends among them")
     batch: int = Field(default=32, ge=1, description="windows of a batch")
     masking: Masking = Field(default=Masking(), description="what is hidden in training")
 

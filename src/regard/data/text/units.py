@@ -57,11 +57,11 @@ def units(text: str) -> list[Unit]:
     """Words of a normalised text, in order."""
     found = []
     spaced = False
-    for piece, (start, _) in _split.pre_tokenize_str(text):
-        if piece.isspace():
+    for token, (start, _) in _split.pre_tokenize_str(text):
+        if token.isspace():
             spaced = True
             continue
-        found.append(Unit(piece, start, spaced))
+        found.append(Unit(token, start, spaced))
         spaced = False
     return found
 
@@ -150,9 +150,9 @@ def spaced_words(text: str) -> list[int]:
 
 
 def words_of(spans: list[tuple[int, int]], text: str) -> list[int]:
-    """For each piece of a text (its first character and the one after its last), the word that its first letter is in.
+    """For each token of a text (its first character and the one after its last), the word that its first letter is in.
 
-    White space belongs to the word that follows, and a piece that reaches over several words to the first of them.
+    White space belongs to the word that follows, and a token that reaches over several words to the first of them.
     """
     ends = [unit.start + len(unit.text) for unit in units(text)]
     words = []

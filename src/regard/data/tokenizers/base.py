@@ -2,7 +2,7 @@
 
 One contract for all: ids 0 to 3 are padding, unknown, begin and end (`regard.vocabulary`); no text is ever read as
 one of them, however it is spelt, and no text that is written shows one. `Encoded.words` says which word, in the units
-of `regard.data.text.units`, each piece belongs to.
+of `regard.data.text.units`, each token belongs to.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ class Encoded:
     """A text as a tokenizer sees it.
 
     Attributes:
-        ids: one id a piece, without begin and end marks.
-        pieces: what each id stands for, as it was spelt, also where the id is unknown.
-        words: index of the word (in `Tokenizer.words`) that each piece belongs to; never falling.
+        ids: one id a token, without begin and end marks.
+        tokens: what each id stands for, as it was spelt, also where the id is unknown.
+        words: index of the word (in `Tokenizer.words`) that each token belongs to; never falling.
     """
 
     ids: list[int]
-    pieces: list[str]
+    tokens: list[str]
     words: list[int]
 
 
 class Tokenizer(ABC):
-    """Cuts text into pieces with ids, and puts it together again.
+    """Cuts text into tokens with ids, and puts it together again.
 
     Args:
         lower: whether upper case is folded to lower case; `words` keep the original spelling.
@@ -64,7 +64,7 @@ class Tokenizer(ABC):
         """How many ids there are, the four special ones counted."""
 
     @abstractmethod
-    def piece(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """What an id stands for, to show it; a special one as <unk> and the like."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Tokenizer(ABC):
         return normalize(text.lower()) if self.lower else text
 
     def encode(self, text: str) -> Encoded:
-        """Ids, pieces and words of a text; a text of white space alone has none.
+        """Ids, tokens and words of a text; a text of white space alone has none.
 
         Raises:
             DataError: the text holds half of a surrogate pair.
@@ -119,9 +119,9 @@ class Tokenizer(ABC):
         """Words of a text in their original spelling, case kept: what `Encoded.words` counts."""
         return [unit.text for unit in units(normalize(text))]
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         """What the ids stand for, to show them; `visible` makes spaces seen."""
-        return [self.piece(number) for number in ids]
+        return [self.token(number) for number in ids]
 
     def fingerprint(self) -> str:
         """SHA-256 of all that makes this tokenizer: two with the same one give the same ids."""
@@ -135,6 +135,6 @@ class Tokenizer(ABC):
         return {"kind": self.kind, "lower": self.lower, **self.state()}
 
 
-def visible(piece: str) -> str:
-    """A piece with its spaces shown as ▁, for labels."""
-    return piece.replace(" ", "▁")
+def visible(token: str) -> str:
+    """A token with its spaces shown as ▁, for labels."""
+    return token.replace(" ", "▁")

@@ -1,4 +1,4 @@
-"""Byte-pair encoding: frequent words stay whole, rare ones fall into pieces."""
+"""Byte-pair encoding: frequent words stay whole, rare ones are cut into several tokens."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from regard.data.text.units import SPACES, UNIT, unspaced, words_of
 from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
-# A word takes the one space before it along, so pieces strung together are the text. Marks are words, so no piece can
+# A word takes the one space before it along, so tokens strung together are the text. Marks are words, so no token can
 # span them; other white space stands alone.
 _PATTERN = Regex(rf" ?(?:{UNIT})|{SPACES}")
 
@@ -25,8 +25,8 @@ class BpeTokenizer(Tokenizer):
     translation of rare words with subword units".)
 
     Args:
-        pieces: entries by id, after the special ones.
-        merges: pairs of pieces, in the order learned.
+        tokens: entries by id, after the special ones.
+        merges: pairs of tokens, in the order learned.
         lower: whether upper case is folded to lower case.
 
     Raises:
@@ -35,13 +35,13 @@ class BpeTokenizer(Tokenizer):
 
     kind = "bpe"
 
-    def __init__(self, pieces: Iterable[str], merges: Iterable[Sequence[str]], lower: bool = False) -> None:
+    def __init__(self, tokens: Iterable[str], merges: Iterable[Sequence[str]], lower: bool = False) -> None:
         super().__init__(lower)
-        self._pieces = [*SPECIALS, *pieces]
+        self._tokens = [*SPECIALS, *tokens]
         self.merges = [(left, right) for left, right in merges]
         # The special entries are in the model's table alone, not in the library's list of tokens to look for in a text.
-        table = {piece: number for number, piece in enumerate(self._pieces)}
-        if len(table) != len(self._pieces):
+        table = {token: number for number, token in enumerate(self._tokens)}
+        if len(table) != len(self._tokens):
             raise ValueError("a vocabulary names an entry twice")
         self._model = _pipeline(
             models.BPE(vocab=table, merges=self.merges, unk_token=SPECIALS[UNKNOWN], fuse_unk=False)
@@ -68,18 +68,18 @@ class BpeTokenizer(Tokenizer):
     @classmethod
     def load(cls, folder: Path, state: dict[str, Any]) -> "BpeTokenizer":
         """The tokenizer of a saved state."""
-        return cls(**state)
+        return cls(state["pieces"], state["merges"], state["lower"])
 
     def state(self) -> dict[str, Any]:
         """All that makes this tokenizer, as JSON: entries, and merges in the order learned."""
-        return {"pieces": self._pieces[len(SPECIALS) :], "merges": [list(merge) for merge in self.merges]}
+        return {"pieces": self._tokens[len(SPECIALS) :], "merges": [list(merge) for merge in self.merges]}
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self._tokens)
 
-    def piece(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """What an id stands for."""
-        return self._pieces[number]
+        return self._tokens[number]
 
     def _encode(self, text: str) -> Encoded:
         text = _with_space(text)
@@ -89,7 +89,7 @@ class BpeTokenizer(Tokenizer):
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         parts = []
         for place, number in enumerate(ids):
-            parts.append(spelling[place] if number == UNKNOWN else self._pieces[number])
+            parts.append(spelling[place] if number == UNKNOWN else self._tokens[number])
         return "".join(parts).removeprefix(" ")
 
 
@@ -100,5 +100,5 @@ def _pipeline(model: models.Model) -> tokenizers.Tokenizer:
 
 
 def _with_space(text: str) -> str:
-    """A word has a space before it also at the start of a line, so that it is the same piece there; Han has none."""
+    """A word has a space before it also at the start of a line, so that it is the same token there; Han has none."""
     return " " + text if text and not unspaced(text) else text

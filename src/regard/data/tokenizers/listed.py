@@ -44,7 +44,7 @@ class _Listed(Tokenizer):
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.entries)
 
-    def piece(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """What an id stands for."""
         return SPECIALS[number] if number < len(SPECIALS) else self.entries[number - len(SPECIALS)]
 
@@ -68,9 +68,9 @@ class WordTokenizer(_Listed):
         ids = [self._ids.get(entry, self._ids.get(unit.text, UNKNOWN)) for unit, entry in found]
         return Encoded(ids, [unit.text for unit, _ in found], list(range(len(found))))
 
-    def piece(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """The word of an id, without the mark of its spacing."""
-        return super().piece(number) if number < len(SPECIALS) else _plain(self.entries[number - len(SPECIALS)])
+        return super().token(number) if number < len(SPECIALS) else _plain(self.entries[number - len(SPECIALS)])
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         spacing = Spacing()
@@ -109,13 +109,13 @@ class CharacterTokenizer(_Listed):
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> Tokenizer:
         """Learn the most frequent characters, up to `size` entries with the four special ones."""
-        return cls._count(texts, size, lower, lambda text: [piece for piece, _ in _graphemes.pre_tokenize_str(text)])
+        return cls._count(texts, size, lower, lambda text: [token for token, _ in _graphemes.pre_tokenize_str(text)])
 
     def _encode(self, text: str) -> Encoded:
         found = _graphemes.pre_tokenize_str(text)
-        pieces = [piece for piece, _ in found]
-        ids = [self._ids.get(piece, UNKNOWN) for piece in pieces]
-        return Encoded(ids, pieces, words_of([span for _, span in found], text))
+        tokens = [token for token, _ in found]
+        ids = [self._ids.get(token, UNKNOWN) for token in tokens]
+        return Encoded(ids, tokens, words_of([span for _, span in found], text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         return "".join(

@@ -78,7 +78,7 @@ class SentencePieceTokenizer(Tokenizer):
     def __len__(self) -> int:
         return len(SPECIALS) + self._model.get_piece_size()
 
-    def piece(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """What an id stands for."""
         return SPECIALS[number] if number < len(SPECIALS) else self._model.id_to_piece(number - len(SPECIALS))
 
@@ -89,10 +89,10 @@ class SentencePieceTokenizer(Tokenizer):
         return Encoded(ids, [text[start:end] for start, end in spans], words_of(spans, text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
-        pieces = [
+        tokens = [
             spelling[place] if number == UNKNOWN else self._model.id_to_piece(number - len(SPECIALS))
             for place, number in enumerate(ids)
             # A model may write the control ids of the SentencePiece model itself; they show nothing either.
             if number == UNKNOWN or not self._model.is_control(number - len(SPECIALS))
         ]
-        return self._model.decode_pieces(pieces)
+        return self._model.decode_pieces(tokens)

@@ -127,7 +127,7 @@ class EncodedPairs:
         empty: places of pairs left out because a side is empty.
         dropped: places of pairs left out because a side is too long.
         cut: places of pairs kept with a side cut.
-        links: of each pair kept, spread over its pieces; empty unless asked for.
+        links: of each pair kept, spread over its tokens; empty unless asked for.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -166,7 +166,7 @@ def encode_pairs(
         target: tokenizer of the target side.
         max_length: tokens of a side at most, its end mark counted.
         on_long: "drop" leaves a longer pair out, "cut" shortens the side, "error" stops.
-        with_links: keep the pairs' links too, spread over pieces.
+        with_links: keep the pairs' links too, spread over tokens.
 
     Raises:
         DataError: a side is too long and `on_long` is "error"; or no pair is left.

@@ -1,4 +1,4 @@
-"""Known links as weights between pieces: what an attention may be taught to look at."""
+"""Known links as weights between tokens: what an attention may be taught to look at."""
 
 from collections.abc import Sequence
 
@@ -10,30 +10,30 @@ from regard.data.pairs.pairs import Pair
 from regard.data.text.units import spaced_words
 from regard.data.tokenizers.base import Encoded
 
-# (target piece, source piece, weight); the weights of a target piece sum to 1.
+# (target token, source token, weight); the weights of a target token sum to 1.
 Spread = list[tuple[int, int, float]]
 
 
 def spread(pair: Pair, source: Encoded, target: Encoded, most: int) -> Spread:
-    """The sure links of a pair of sentences, spread over pieces: A* of Chen et al. (2016), "Guided alignment training".
+    """The sure links of a pair of sentences, spread over tokens: A* of Chen et al. (2016), "Guided alignment training".
 
-    Each piece of a linked target word looks at all pieces of the source words that its word is linked to, equally. A
-    piece without links, and the end mark, are left out.
+    Each token of a linked target word looks at all tokens of the source words that its word is linked to, equally. A
+    token without links, and the end mark, are left out.
 
     Args:
         pair: its links, counted as it says; none if they are unknown.
-        source, target: both sides in pieces.
-        most: pieces of a side that are kept.
+        source, target: both sides in tokens.
+        most: tokens of a side that are kept.
     """
     if not pair.links:
         return []
     source_word_of, target_word_of = _words(pair, pair.source, source)[:most], _words(pair, pair.target, target)[:most]
-    pieces: dict[int, list[int]] = {}  # of each source word
-    for piece, word in enumerate(source_word_of):
-        pieces.setdefault(word, []).append(piece)
-    linked: dict[int, list[int]] = {}  # source pieces of each target word
+    tokens: dict[int, list[int]] = {}  # of each source word
+    for token, word in enumerate(source_word_of):
+        tokens.setdefault(word, []).append(token)
+    linked: dict[int, list[int]] = {}  # source tokens of each target word
     for source_word, target_word in sorted(pair.links):
-        linked.setdefault(target_word, []).extend(pieces.get(source_word, []))
+        linked.setdefault(target_word, []).extend(tokens.get(source_word, []))
     return [
         (row, column, 1 / len(linked[word]))
         for row, word in enumerate(target_word_of)
@@ -53,7 +53,7 @@ def dense(spreads: Sequence[Spread], targets: int, sources: int) -> Float[Tensor
 
 
 def _words(pair: Pair, text: str, encoded: Encoded) -> list[int]:
-    """The word of each piece, counted as the pair's links count them."""
+    """The word of each token, counted as the pair's links count them."""
     if pair.counted == "tokenizer":
         return encoded.words
     spaced = spaced_words(text)

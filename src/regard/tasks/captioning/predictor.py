@@ -153,7 +153,7 @@ class PictureCaptioner:
 
     def _told(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
         assert best.alignment is not None
-        words = [*self.tokenizer.pieces(best.ids), *([END_WORD] if best.finished else [])]
+        words = [*self.tokenizer.tokens(best.ids), *([END_WORD] if best.finished else [])]
         weights = best.alignment.numpy().reshape(len(words), *shape)
         return Caption(self.tokenizer.decode(best.ids), words, weights, float(np.exp(best.log_probability)))
 

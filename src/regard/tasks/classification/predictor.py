@@ -108,7 +108,7 @@ class SentenceClassifier:
         count, note = len(encoded.ids), None
         if count > most:
             note = f"{count} pieces are more than the model's {most}; the line is cut after {most}"
-        return Sentence(line, text, encoded.ids[:most], encoded.pieces[:most], note)
+        return Sentence(line, text, encoded.ids[:most], encoded.tokens[:most], note)
 
     @torch.no_grad()
     def view(self, text: str, language: str = "en") -> View:

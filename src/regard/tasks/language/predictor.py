@@ -168,7 +168,7 @@ class Writer:
         )
 
     def _spell(self, number: int) -> str:
-        return _NEWLINE if number == END else self.tokenizer.piece(number)
+        return _NEWLINE if number == END else self.tokenizer.token(number)
 
     def _labels(self, ids: Sequence[int], spellings: Sequence[str]) -> list[str]:
         """The pieces as they are shown; those that are unknown as they were spelt."""
@@ -182,7 +182,7 @@ class Writer:
         for number, line in enumerate(text.split("\n")):
             encoded = self.tokenizer.encode(line)
             ids += [END] * (number > 0) + encoded.ids
-            pairs = zip(encoded.ids, encoded.pieces, strict=True)
+            pairs = zip(encoded.ids, encoded.tokens, strict=True)
             spellings += [piece for one, piece in pairs if one == UNKNOWN]
         return ids, spellings
 

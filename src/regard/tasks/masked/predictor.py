@@ -117,7 +117,7 @@ class Filler:
         hole = next(chr(code) for code in count(0xE000) if chr(code) not in normal)
         encoded = self.tokenizer.encode(normal.replace(MASK, hole))
         ids, pieces = [END], [_NEWLINE]
-        for one, piece in _pairs(encoded.ids, encoded.pieces):
+        for one, piece in _pairs(encoded.ids, encoded.tokens):
             hidden = hole in piece
             if hidden and self.tokenizer.kind == "bpe" and pieces[-1] == " ":
                 # A piece has the space before it in it, and so has what is hidden.
@@ -184,7 +184,7 @@ def _named(tokenizer: Tokenizer, ids: list[int], chances: list[float]) -> dict[s
     """Pieces as they are spelt; two that differ in the space before them alone are one, with the chances of both."""
     named: dict[str, float] = {}
     for one, chance in zip(ids, chances, strict=True):
-        piece = tokenizer.piece(one).strip() or tokenizer.piece(one)
+        piece = tokenizer.token(one).strip() or tokenizer.token(one)
         named[piece] = named.get(piece, 0.0) + chance
     return dict(sorted(named.items(), key=lambda item: -item[1]))
 

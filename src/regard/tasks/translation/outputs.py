@@ -107,7 +107,7 @@ def output_of(
 ) -> Output:
     """A hypothesis as text, with its unknown words replaced through the alignment."""
     ids = hypothesis.ids
-    pieces = target.pieces(ids)
+    pieces = target.tokens(ids)
     spellings: list[str] = []
     unknown = [number == UNKNOWN for number in ids]
     if hypothesis.alignment is not None and any(unknown):

@@ -243,7 +243,7 @@ class Translator:
         note = None
         if count > most:
             note = f"{count} pieces and an end mark are more than the model's {most + 1}; the line is cut after {most}"
-        return Sentence(line, text, encoded.ids[:most], encoded.pieces[:most], encoded.words[:most], note)
+        return Sentence(line, text, encoded.ids[:most], encoded.tokens[:most], encoded.words[:most], note)
 
     @torch.no_grad()
     def _search(self, sentences: list[Sentence], search: SearchSettings) -> list[Translation]:

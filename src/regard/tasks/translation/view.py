@@ -68,7 +68,7 @@ def heads_of_translation(
     with torch.no_grad():
         encoded = model.read(read.ids, torch.tensor([read.ids.shape[1]], device=read.ids.device)).attended
     heads = heads_of(encoded, read.source_pieces, side="encoder")
-    written = translator.target.pieces(read.written)
+    written = translator.target.tokens(read.written)
     inputs = [SPECIALS[BEGIN], *written[:-1]]
     for name, attended in read.step.attended.items():
         rows, columns = (written, read.source_pieces) if name.startswith("cross") else (inputs, inputs)
@@ -104,7 +104,7 @@ def steps_of_translation(
     return generation_view(
         read.step.logits[0],
         torch.tensor(read.written, device=read.ids.device),
-        translator.target.piece,
+        translator.target.token,
         looks,
         notes=read.notes,
         language=language,
