@@ -111,7 +111,7 @@ def _named(given: list[Path]) -> Iterator[Path]:
 
 def _files(given: Iterable[Path], features: bool) -> Iterator[Path]:
     """The files that are named, and those in folders that are named, by their endings."""
-    from regard.data.images import picture
+    from regard.data.images import image_file as picture
     from regard.data.images.features import ENDINGS
 
     endings = ENDINGS if features else picture.ENDINGS

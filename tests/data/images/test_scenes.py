@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from regard.data.chance import Chance
+from regard.data.images.caption_text import Phrase, caption
 from regard.data.images.captioned import PARTS
+from regard.data.images.cutout import Stamp
 from regard.data.images.glyphs import COLORS, GLYPHS, GlyphCast, held_out_pairs, mask, phrase
-from regard.data.images.layout import place, relation
+from regard.data.images.placement import place, relation
 from regard.data.images.scenes import Object, Scenes
 from regard.data.images.settings import MadeScenes
-from regard.data.images.source import pictures
-from regard.data.images.stamp import Stamp
-from regard.data.images.wording import Phrase, caption
+from regard.data.images.sources import pictures
 from regard.errors import ConfigError
 
 SCENES = [pictures(MadeScenes(), 3, "training")[number] for number in range(80)]

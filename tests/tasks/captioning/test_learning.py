@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.images.captions import UNTOLD, CaptionBatch
+from regard.data.images.batches import UNTOLD, CaptionBatch
 from regard.models.captioning.captioner import PICTURE, Captioner
 from regard.models.captioning.settings import CaptionerSettings
 from regard.tasks.captioning.learning import entropy, from_captions, of_words, reinforce, unevenness

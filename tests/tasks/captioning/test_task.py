@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from regard.data.images.json_file import read_json
-from regard.data.images.source import pictures
+from regard.data.images.sources import pictures
 from regard.errors import ConfigError, DataError, RunError
 from regard.tasks.captioning.evaluation import Judged, Looks, centred, judge, overlapped
 from regard.tasks.captioning.predictor import END_WORD, PictureCaptioner, load_captioner

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from regard.data.chance import Chance
+from regard.data.images.caption_text import Phrase
+from regard.data.images.cutout import Stamp, is_blank, shrunk
+from regard.data.images.image_file import decoded
 from regard.data.images.json_file import entries, read_json
-from regard.data.images.picture import decoded
 from regard.data.images.scenes import Object
 from regard.data.images.settings import EmojiScenes
-from regard.data.images.stamp import Stamp, is_blank, shrunk
-from regard.data.images.wording import Phrase
 from regard.errors import ConfigError, DataError
 
 _VARIANT = 0xFE0F  # asks for the coloured form; CLDR's keys are without it

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.images.captioned import Captioned, Part
+from regard.data.images.image_file import load_picture
 from regard.data.images.json_file import entries, read_json
-from regard.data.images.picture import load_picture
 from regard.data.images.settings import CaptionedFolder
 from regard.errors import ConfigError, DataError, cut, nearest, quoted
 

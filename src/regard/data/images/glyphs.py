@@ -9,10 +9,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from regard.data.chance import Chance
+from regard.data.images.caption_text import Phrase
+from regard.data.images.cutout import Stamp, shrunk
 from regard.data.images.scenes import Object
 from regard.data.images.settings import CaptionLanguage
-from regard.data.images.stamp import Stamp, shrunk
-from regard.data.images.wording import Phrase
 
 
 class Glyph(NamedTuple):

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from regard.data.chance import Chance
+from regard.data.images.caption_text import Phrase, caption
 from regard.data.images.captioned import Captioned, Named, Part
-from regard.data.images.layout import LARGEST_SHARE, place
+from regard.data.images.cutout import Stamp
+from regard.data.images.placement import LARGEST_SHARE, place
 from regard.data.images.settings import EmojiScenes, MadeScenes
-from regard.data.images.stamp import Stamp
-from regard.data.images.wording import Phrase, caption
 from regard.errors import ConfigError
 
 _SMALLEST = 0.26  # of the canvas's side, that the longer side of an object has

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from regard.data.images.batches import CaptionBatch, named_words
 from regard.data.images.captioned import Box, Captioned, Pictures
-from regard.data.images.captions import CaptionBatch, named_words
 from regard.metrics.text import Measured, bleu
 from regard.models.captioning.captioner import PICTURE
 from regard.tasks.captioning.predictor import PictureCaptioner

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
-from regard.data.images.captions import UNTOLD, CaptionBatch
+from regard.data.images.batches import UNTOLD, CaptionBatch
 from regard.layers.dropout import hide_words
 from regard.layers.objective import Objective
 from regard.models.captioning.captioner import PICTURE, Captioner, Memory

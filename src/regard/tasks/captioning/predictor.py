@@ -11,8 +11,8 @@ import torch
 
 from regard.data.images.captioned import Part, Pictures
 from regard.data.images.features import FeaturePictures, load_features
-from regard.data.images.picture import load_picture
-from regard.data.images.source import pictures
+from regard.data.images.image_file import load_picture
+from regard.data.images.sources import pictures
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.outputs import Hypothesis

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.data.images.batches import CaptionBatch, CaptionBatches
 from regard.data.images.captioned import Pictures
-from regard.data.images.captions import CaptionBatch, CaptionBatches
 from regard.data.images.features import FeaturePictures
 from regard.data.images.folder import FolderPictures
 from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes

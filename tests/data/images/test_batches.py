@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from regard.data.images.batches import UNTOLD, CaptionBatch, CaptionBatches, NamedWord, named_words
 from regard.data.images.captioned import Captioned, Named
-from regard.data.images.captions import UNTOLD, CaptionBatch, CaptionBatches, NamedWord, named_words
 from regard.data.images.features import FeaturePictures, load_features
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
@@ -39,7 +39,7 @@ def test_a_batch_is_read_with_a_begin_and_said_with_an_end() -> None:
 
 
 def test_shorter_and_longer_captions_are_stepped_through_apart(monkeypatch) -> None:
-    monkeypatch.setattr("regard.data.images.captions._TOGETHER", 2)
+    monkeypatch.setattr("regard.data.images.batches._TOGETHER", 2)
     words: list[list[int]] = [[4] * 6, [4], [4] * 3, [], [4] * 2]
     batch = CaptionBatch.of([np.zeros((5, 5, 3), np.uint8)] * 5, words)
     assert [(rows.tolist(), steps) for rows, steps in batch.by_length()] == [([3, 1, 4], 3), ([2, 0], 7)]

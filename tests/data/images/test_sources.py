@@ -10,7 +10,7 @@ from PIL import Image
 
 from regard.data.images.emoji import EmojiCast, read_emoji
 from regard.data.images.settings import EVERYDAY, CaptionedFolder, EmojiScenes
-from regard.data.images.source import pictures
+from regard.data.images.sources import pictures
 from regard.errors import ConfigError, DataError
 from tests.shared import SHARED, needs_shared
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.images.picture import load_picture, read_picture
+from regard.data.images.image_file import load_picture, read_picture
 from regard.errors import DataError
 
 RANDOM = np.random.default_rng(7)

@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from regard.data.chance import Chance
+from regard.data.images.caption_text import Relation
 from regard.data.images.captioned import Box
-from regard.data.images.wording import Relation
 
 LARGEST_SHARE = 0.12
 """Of the canvas, that an object's box may take."""
