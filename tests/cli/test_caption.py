@@ -35,7 +35,7 @@ def test_a_picture_in_is_a_line_out_whatever_the_picture_k8(regard, captions, fo
     result = regard("caption", captions, folder, code=1)
     lines = result.stdout.split("\n")
     assert len(lines) == 4 and lines[0] and lines[2] == "" == lines[3]
-    assert "c.png: this is no picture" in result.stderr
+    assert "c.png: this is no image" in result.stderr
     two = regard("caption", captions, folder / "b.jpg", folder / "a wide.png").stdout
     assert two.splitlines() == [lines[1], lines[0]]
     tsv = regard("caption", captions, folder, "--format", "tsv", code=1).stdout.splitlines()
@@ -66,7 +66,7 @@ def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_pa
     looks = np.array(first["looks"])
     assert looks.shape == (len(first["words"]), 8, 8)
     np.testing.assert_allclose(looks.sum((1, 2)), 1, atol=1e-4)
-    assert set(fault) == {"image", "error"} and "this is no picture" in fault["error"]
+    assert set(fault) == {"image", "error"} and "this is no image" in fault["error"]
     assert (
         "the beam is 9999 hypotheses, and the vocabulary has"
         in regard("caption", captions, folder, "--beam", 9999, code=2).stderr

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.errors import DataError
 
 _STEERING = {
@@ -110,7 +110,7 @@ def warn(text: str) -> None:
 
 def notice(text: str) -> None:
     """What reading data tells: a warning, unless it is only news."""
-    if isinstance(text, News):
+    if isinstance(text, Information):
         say(text)
     else:
         warn(text)

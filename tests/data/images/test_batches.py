@@ -1,4 +1,4 @@
-"""Batches of captioned pictures, and features in the place of pictures."""
+"""Batches of captioned images, and features in the place of images."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from regard.data.images.batches import UNTOLD, CaptionBatch, CaptionBatches, NamedWord, named_words
-from regard.data.images.captioned import Captioned, Named
-from regard.data.images.features import FeaturePictures, load_features
+from regard.data.images.batches import IGNORED, CaptionBatch, CaptionBatches, ObjectWord, object_words
+from regard.data.images.captioned import CaptionedImage, NamedObject
+from regard.data.images.features import ImageFeatures, load_features
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
 
 
 class Listed:
-    """Pictures of a list; `place` is a file's name."""
+    """Images of a list; `place` is a file's name."""
 
     def __init__(self, *captions: tuple[str, ...]) -> None:
         self.captions = captions
@@ -22,20 +22,20 @@ class Listed:
     def __len__(self) -> int:
         return len(self.captions)
 
-    def __getitem__(self, number: int) -> Captioned:
-        return Captioned(np.full((5, 5, 3), number, np.uint8), self.captions[number], (), f"pictures/{number}.png")
+    def __getitem__(self, number: int) -> CaptionedImage:
+        return CaptionedImage(np.full((5, 5, 3), number, np.uint8), self.captions[number], (), f"images/{number}.png")
 
 
-def batches(pictures: Listed, *, endless: bool = False, longest: int = 7, batch: int = 2) -> CaptionBatches:
-    tokenizer = train_tokenizer("words", [text for some in pictures.captions for text in some], 100)
-    return CaptionBatches(pictures, tokenizer, batch, longest, endless=endless, seed=3)
+def batches(images: Listed, *, endless: bool = False, longest: int = 7, batch: int = 2) -> CaptionBatches:
+    tokenizer = train_tokenizer("words", [text for some in images.captions for text in some], 100)
+    return CaptionBatches(images, tokenizer, batch, longest, endless=endless, seed=3)
 
 
 def test_a_batch_is_read_with_a_begin_and_said_with_an_end() -> None:
     batch = CaptionBatch.of([np.zeros((5, 5, 3), np.uint8)] * 2, [[7, 8, 9], [5]])
     assert batch.words_in.tolist() == [[2, 7, 8, 9], [2, 5, 0, 0]]
-    assert batch.words_out.tolist() == [[7, 8, 9, 3], [5, 3, UNTOLD, UNTOLD]]
-    assert len(batch) == 2 and batch.pictures.shape == (2, 5, 5, 3)
+    assert batch.words_out.tolist() == [[7, 8, 9, 3], [5, 3, IGNORED, IGNORED]]
+    assert len(batch) == 2 and batch.images.shape == (2, 5, 5, 3)
 
 
 def test_shorter_and_longer_captions_are_stepped_through_apart(monkeypatch) -> None:
@@ -57,7 +57,7 @@ def test_each_epoch_shows_every_picture_once_with_the_next_of_its_captions() -> 
         shown = {}
         for indices in plan:
             batch = given.load(indices)
-            for pixels, words in zip(batch.pictures, batch.words_out, strict=True):
+            for pixels, words in zip(batch.images, batch.words_out, strict=True):
                 shown[int(pixels[0, 0, 0])] = given.tokenizer.decode(words[words > 3].tolist())
         seen.append([shown[number] for number in range(3)])
     assert seen == [["a", "d", "e"], ["b", "d", "f"], ["c", "d", "e"]]
@@ -75,38 +75,43 @@ def test_a_caption_that_is_cut_teaches_no_end_there() -> None:
     a, b, e, f, g = (given.tokenizer.encode(text).ids[0] for text in "abefg")
     batch = given.load([0, 1, 2])
     assert batch.words_in.tolist() == [[2, a, b], [2, e, 0], [2, f, g]]
-    assert batch.words_out.tolist() == [[a, b, UNTOLD], [e, 3, UNTOLD], [f, g, 3]]
+    assert batch.words_out.tolist() == [[a, b, IGNORED], [e, 3, IGNORED], [f, g, 3]]
 
 
 def test_words_of_names_are_those_that_begin_within_them() -> None:
     box = (0.0, 0.0, 3.0, 3.0)
-    english = Captioned(
-        np.zeros((5, 5, 3), np.uint8), ("red fire engine above cat",), (Named(4, 15, box), Named(22, 25, box)), "1"
+    english = CaptionedImage(
+        np.zeros((5, 5, 3), np.uint8),
+        ("red fire engine above cat",),
+        (NamedObject(4, 15, box), NamedObject(22, 25, box)),
+        "1",
     )
-    assert named_words(english) == [NamedWord(1, 0), NamedWord(2, 0), NamedWord(4, 1)]
-    chinese = Captioned(np.zeros((5, 5, 3), np.uint8), ("狗脸在雨伞上方",), (Named(0, 2, box), Named(3, 5, box)), "2")
-    assert [(one.step, one.object) for one in named_words(chinese)] == [(0, 0), (1, 0), (3, 1), (4, 1)]
+    assert object_words(english) == [ObjectWord(1, 0), ObjectWord(2, 0), ObjectWord(4, 1)]
+    chinese = CaptionedImage(
+        np.zeros((5, 5, 3), np.uint8), ("狗脸在雨伞上方",), (NamedObject(0, 2, box), NamedObject(3, 5, box)), "2"
+    )
+    assert [(one.step, one.object) for one in object_words(chinese)] == [(0, 0), (1, 0), (3, 1), (4, 1)]
 
 
 def test_features_stand_in_the_place_of_pixels(tmp_path: Path) -> None:
     grid = np.random.default_rng(5).normal(size=(2, 3, 7))
     np.save(tmp_path / "0.npy", grid)
     save_file({"features": grid.astype(np.float16)}, tmp_path / "1.safetensors")
-    source = FeaturePictures(Listed(("a",), ("b",), ("c",)), tmp_path, 7)
+    source = ImageFeatures(Listed(("a",), ("b",), ("c",)), tmp_path, 7)
     assert source[0].pixels.dtype == np.float32 and np.allclose(source[0].pixels, grid)
     assert np.allclose(source[1].pixels, grid, atol=2e-3) and source[1].captions == ("b",)
-    with pytest.raises(DataError, match=r"pictures/2\.png has no features: .*2\.npy or .*2\.safetensors is expected"):
+    with pytest.raises(DataError, match=r"images/2\.png has no features: .*2\.npy or .*2\.safetensors is expected"):
         source[2]
 
 
 def test_pictures_of_one_name_do_not_share_features(tmp_path: Path) -> None:
     class Twins(Listed):
-        def __getitem__(self, number: int) -> Captioned:
+        def __getitem__(self, number: int) -> CaptionedImage:
             return super().__getitem__(number)._replace(place=f"{number}/cat.png")
 
     np.save(tmp_path / "cat.npy", np.zeros((2, 3, 7)))
-    source = FeaturePictures(Twins(("a",), ("b",)), tmp_path, 7)
-    assert source[0].place == source[0].place == "0/cat.png"  # the same picture, read again
+    source = ImageFeatures(Twins(("a",), ("b",)), tmp_path, 7)
+    assert source[0].place == source[0].place == "0/cat.png"  # the same image, read again
     with pytest.raises(DataError, match=r"1/cat\.png and 0/cat\.png would share the features named cat; rename one"):
         source[1]
 

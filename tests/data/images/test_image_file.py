@@ -1,4 +1,4 @@
-"""One way to read a picture: every kind of file as its plain copy, and errors that name the file."""
+"""One way to read an image: every kind of file as its plain copy, and errors that name the file."""
 
 import io
 import struct
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.images.image_file import load_picture, read_picture
+from regard.data.images.image_file import decode_image, load_image
 from regard.errors import DataError
 
 RANDOM = np.random.default_rng(7)
@@ -16,14 +16,14 @@ GREY = RANDOM.integers(0, 256, (13, 11), dtype=np.uint8)
 COLORED = RANDOM.integers(0, 256, (13, 11, 3), dtype=np.uint8)
 
 
-def saved(picture, form="PNG", **options):
+def saved(image, form="PNG", **options):
     content = io.BytesIO()
-    picture.save(content, form, **options)
+    image.save(content, form, **options)
     return content.getvalue()
 
 
-def read(picture, size=13, form="PNG", **options):
-    return read_picture(saved(picture, form, **options), size, "made")
+def read(image, size=13, form="PNG", **options):
+    return decode_image(saved(image, form, **options), size, "made")
 
 
 def test_grey_palette_and_16_bits_are_as_their_colour_copies_b44():
@@ -44,7 +44,7 @@ def test_a_picture_of_the_square_is_unchanged_whatever_its_file_is_called(tmp_pa
     square = RANDOM.integers(0, 256, (17, 17, 3), dtype=np.uint8)
     for form, options in (("PNG", {}), ("WEBP", {"lossless": True}), ("BMP", {}), ("TIFF", {})):
         (tmp_path / "holiday.jpg").write_bytes(saved(Image.fromarray(square), form, **options))
-        placed = load_picture(tmp_path / "holiday.jpg", 17)
+        placed = load_image(tmp_path / "holiday.jpg", 17)
         assert np.array_equal(placed.pixels, square) and placed.box == (0, 0, 17, 17)
 
 
@@ -131,11 +131,11 @@ JPEG = saved(Image.fromarray(RANDOM.integers(0, 256, (90, 90, 3), dtype=np.uint8
     ("content", "message"),
     [
         (b"", "empty"),
-        (b"hello, this is a text\n" * 20, "no picture"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n", "no picture"),
+        (b"hello, this is a text\n" * 20, "no image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n", "no image"),
         (WHOLE[: len(WHOLE) // 2], "damaged or cut short"),
         (JPEG[: len(JPEG) // 2], "damaged or cut short"),
-        (WHOLE[:20], "no picture|damaged"),
+        (WHOLE[:20], "no image|damaged"),
         (claimed(60_000, 60_000), "more than 89,478,485 pixels"),
         (claimed(10_000, 9_000), "more than 89,478,485 pixels"),
         (saved(Image.fromarray(np.full((3, 3), 0.5, np.float32)), "TIFF"), "floating-point"),
@@ -146,11 +146,11 @@ def test_what_is_no_picture_is_named_b44(tmp_path, content, message):
     file = tmp_path / "strange 中.png"
     file.write_bytes(content)
     with pytest.raises(DataError, match=message) as told:
-        load_picture(file, 32)
+        load_image(file, 32)
     assert str(file) in str(told.value)
 
 
 def test_files_that_are_not_there_are_named(tmp_path):
     for path in (tmp_path, tmp_path / "gone.png"):
         with pytest.raises(DataError, match=str(path)):
-            load_picture(path, 32)
+            load_image(path, 32)

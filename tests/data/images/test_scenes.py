@@ -1,4 +1,4 @@
-"""Made scenes: what is said of them follows from the picture alone."""
+"""Synthetic scenes: what is said of them follows from the image alone."""
 
 import re
 from itertools import combinations
@@ -10,15 +10,15 @@ from pydantic import ValidationError
 from regard.data.chance import Chance
 from regard.data.images.caption_text import Phrase, caption
 from regard.data.images.captioned import PARTS
-from regard.data.images.cutout import Stamp
-from regard.data.images.glyphs import COLORS, GLYPHS, GlyphCast, held_out_pairs, mask, phrase
-from regard.data.images.placement import place, relation
-from regard.data.images.scenes import Object, Scenes
-from regard.data.images.settings import MadeScenes
-from regard.data.images.sources import pictures
+from regard.data.images.cutout import Cutout
+from regard.data.images.glyphs import COLORS, GLYPHS, GlyphObjects, held_out_pairs, mask, phrase
+from regard.data.images.placement import place_objects, relation
+from regard.data.images.scenes import Object, SyntheticScenes
+from regard.data.images.settings import GlyphScenes
+from regard.data.images.sources import image_source
 from regard.errors import ConfigError
 
-SCENES = [pictures(MadeScenes(), 3, "training")[number] for number in range(80)]
+SCENES = [image_source(GlyphScenes(), 3, "training")[number] for number in range(80)]
 COLORED = re.compile(" (?:and )?(above|below|left of|right of) ")
 
 
@@ -47,11 +47,11 @@ def test_a_relation_is_clear_or_none(other, expected):
 
 
 def test_a_scene_is_the_same_whenever_it_is_asked_for():
-    again = pictures(MadeScenes(), 3, "training")
+    again = image_source(GlyphScenes(), 3, "training")
     later = [again[number] for number in (79, 7)]
     for scene, other in zip((SCENES[79], SCENES[7]), later, strict=True):
         assert np.array_equal(scene.pixels, other.pixels) and scene[1:] == other[1:]
-    firsts = [pictures(MadeScenes(), seed, part)[0].pixels for seed in (3, 4) for part in PARTS]
+    firsts = [image_source(GlyphScenes(), seed, part)[0].pixels for seed in (3, 4) for part in PARTS]
     assert not any(np.array_equal(one, other) for one, other in combinations(firsts, 2))
     beyond = again[10**9]
     assert len(again) == 20_000 and beyond.pixels.shape == (64, 64, 3) and beyond.place == "training scene 1000000000"
@@ -112,10 +112,10 @@ def test_a_box_is_where_the_stamp_was_pasted():
         from_left = False
 
         def choose(self, count, chance, *, unseen):
-            stamp = Stamp(np.zeros(3, np.float32), np.ones((5, 11, 1), np.float32))
-            return [Object(Phrase("", name), lambda side: stamp) for name in ("one", "two", "three")[:count]]
+            cutout = Cutout(np.zeros(3, np.float32), np.ones((5, 11, 1), np.float32))
+            return [Object(Phrase("", name), lambda side: cutout) for name in ("one", "two", "three")[:count]]
 
-    scene = Scenes(Bars(), MadeScenes(size=37, fewest=3), 0, "test")[2]
+    scene = SyntheticScenes(Bars(), GlyphScenes(size=37, fewest=3), 0, "test")[2]
     black = (scene.pixels == 0).all(2)
     expected = np.zeros((37, 37), bool)
     for _, _, (left, top, right, bottom) in scene.named:
@@ -151,19 +151,19 @@ def test_unseen_scenes_have_a_pair_that_training_never_has():
     assert {color for _, color in pairs} == {color.en for color in COLORS}
     assert len(set(held_out_pairs(56))) == 56
     for part, expected in (("training", 0), ("validation", 0), ("test", 0), ("unseen", 1)):
-        source = pictures(MadeScenes(), 0, part)
+        source = image_source(GlyphScenes(), 0, part)
         for number in range(12):
             found = [(name, color) in pairs for color, name in said(source[number])[0]]
             assert sum(found) == expected
-    assert len(pictures(MadeScenes(test=31), 0, "unseen")) == 31
-    assert len(pictures(MadeScenes(validation=29), 0, "validation")) == 29
+    assert len(image_source(GlyphScenes(test=31), 0, "unseen")) == 31
+    assert len(image_source(GlyphScenes(validation=29), 0, "validation")) == 29
     with pytest.raises(ConfigError, match="held_out=0"):
-        pictures(MadeScenes(held_out=0), 0, "unseen")
+        image_source(GlyphScenes(held_out=0), 0, "unseen")
 
 
 def test_every_colour_and_every_object_is_seen_in_training():
-    cast, chance = GlyphCast(56, "en"), Chance("seen")
-    seen = {"".join(one.phrase) for _ in range(250) for one in cast.choose(3, chance, unseen=False)}
+    objects_of, chance = GlyphObjects(56, "en"), Chance("seen")
+    seen = {"".join(one.phrase) for _ in range(250) for one in objects_of.choose(3, chance, unseen=False)}
     assert len(seen) == 112 - 56
     assert {one.split(" ")[0] for one in seen} == {color.en for color in COLORS}
     assert {one.split(" ")[1] for one in seen} == {glyph.en for glyph in GLYPHS}
@@ -188,16 +188,16 @@ def test_captions_in_three_languages_by_hand():
 
 
 def test_places_that_do_not_fit_are_told_so():
-    crowded = [place([(9, 9), (9, 9)], 19, Chance("crowded", number), from_left=False) for number in range(200)]
+    crowded = [place_objects([(9, 9), (9, 9)], 19, Chance("crowded", number), from_left=False) for number in range(200)]
     assert all(one is None for one in crowded)  # of 19 pixels 1 is left between them
-    fitting = [place([(9, 9), (9, 9)], 20, Chance("fitting", number), from_left=True) for number in range(200)]
+    fitting = [place_objects([(9, 9), (9, 9)], 20, Chance("fitting", number), from_left=True) for number in range(200)]
     assert any(fitting)
 
 
 def test_settings_that_make_no_sense():
     with pytest.raises(ValidationError, match="fewest"):
-        MadeScenes(fewest=3, most=2)
+        GlyphScenes(fewest=3, most=2)
     with pytest.raises(ValidationError, match="size"):
-        MadeScenes(size=8)
-    largest = pictures(MadeScenes(size=97, fewest=3), 0, "test")[5]
+        GlyphScenes(size=8)
+    largest = image_source(GlyphScenes(size=97, fewest=3), 0, "test")[5]
     assert largest.pixels.shape == (97, 97, 3) and len(largest.named) == 3

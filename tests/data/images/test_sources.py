@@ -1,4 +1,4 @@
-"""Pictures of others: a folder with its captions, and a sheet of emoji with its names."""
+"""Images of others: a folder with its captions, and a sheet of emoji with its names."""
 
 import json
 import re
@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.images.emoji import EmojiCast, read_emoji
+from regard.data.images.emoji import EmojiObjects, read_emoji
 from regard.data.images.settings import EVERYDAY, CaptionedFolder, EmojiScenes
-from regard.data.images.sources import pictures
+from regard.data.images.sources import image_source
 from regard.errors import ConfigError, DataError
 from tests.shared import SHARED, needs_shared
 
 
 def dataset(folder, images):
     for number, entry in enumerate(images):
-        file = folder / "pictures" / entry.get("filepath", "") / entry["filename"]
+        file = folder / "images" / entry.get("filepath", "") / entry["filename"]
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (7, 7), (number, 0, 0)).save(file)
     (folder / "dataset.json").write_text(json.dumps({"images": images, "dataset": "made"}), "utf-8")
-    return CaptionedFolder(folder=folder / "pictures", captions=folder / "dataset.json", size=7 + 4)
+    return CaptionedFolder(folder=folder / "images", captions=folder / "dataset.json", size=7 + 4)
 
 
 IMAGES = [
@@ -34,18 +34,17 @@ IMAGES = [
 
 def test_a_folder_in_parts(tmp_path):
     settings = dataset(tmp_path, IMAGES)
-    training = pictures(settings, 0, "training")
+    training = image_source(settings, 0, "training")
     assert [training[number].captions for number in range(len(training))] == [("A dog .", "a brown dog"), ("two",)]
     assert [training[number].pixels[5, 5].tolist() for number in (0, 1)] == [[0, 0, 0], [2, 0, 0]]
     assert training[0].pixels.shape == (11, 11, 3) and training[0].named == ()
-    assert training[1].place == str(tmp_path / "pictures" / "train2014" / "c.png")
-    assert [one[0].captions for one in (pictures(settings, 0, "validation"), pictures(settings, 9, "test"))] == [
-        ("一只猫",), ("three",)
-    ]  # fmt: skip
+    assert training[1].place == str(tmp_path / "images" / "train2014" / "c.png")
+    held_out = image_source(settings, 0, "validation"), image_source(settings, 9, "test")
+    assert [one[0].captions for one in held_out] == [("一只猫",), ("three",)]
     with pytest.raises(IndexError, match="2 of 2"):
         training[2]
-    with pytest.raises(ConfigError, match="made scenes"):
-        pictures(settings, 0, "unseen")
+    with pytest.raises(ConfigError, match="synthetic scenes"):
+        image_source(settings, 0, "unseen")
 
 
 @pytest.mark.parametrize(
@@ -75,29 +74,29 @@ def test_what_a_file_of_captions_must_say(tmp_path, entry, message):
     settings = dataset(tmp_path, [IMAGES[0]])
     settings.captions.write_text(json.dumps({"images": [entry]}), "utf-8")
     with pytest.raises(DataError, match=message) as told:
-        pictures(settings, 0, "training")
+        image_source(settings, 0, "training")
     assert str(settings.captions) in str(told.value)
 
 
 def test_files_of_a_folder_that_are_missing_or_no_json(tmp_path):
     settings = dataset(tmp_path, IMAGES)
-    (tmp_path / "pictures" / "a.png").unlink()
-    with pytest.raises(DataError, match=r"a\.png: this picture is not there, but .*dataset\.json names it"):
-        pictures(settings, 0, "training")
-    (tmp_path / "pictures" / "d é.png").write_text("no picture")
-    with pytest.raises(DataError, match=r"d é\.png: this is no picture"):
-        pictures(settings, 0, "test")[0]
+    (tmp_path / "images" / "a.png").unlink()
+    with pytest.raises(DataError, match=r"a\.png: this image is not there, but .*dataset\.json names it"):
+        image_source(settings, 0, "training")
+    (tmp_path / "images" / "d é.png").write_text("no image")
+    with pytest.raises(DataError, match=r"d é\.png: this is no image"):
+        image_source(settings, 0, "test")[0]
     for content in (b"{", b"\xff\xfe", b"[" * 100_000):
         settings.captions.write_bytes(content)
         with pytest.raises(DataError, match=r"dataset\.json: this is no JSON"):
-            pictures(settings, 0, "test")
+            image_source(settings, 0, "test")
     for content in ("{}", "3", '{"images": [1]}'):
         settings.captions.write_text(content)
         with pytest.raises(DataError, match=r'dataset\.json: expected a list of .* named "images"'):
-            pictures(settings, 0, "test")
+            image_source(settings, 0, "test")
     settings.captions.unlink()
     with pytest.raises(DataError, match=r"dataset\.json: this file cannot be opened"):
-        pictures(settings, 0, "test")
+        image_source(settings, 0, "test")
 
 
 NAMES = {"1F436": "dog face", "1F431": "cat face", "2602-FE0F": "umbrella", "1F511": "key", "1F41F": "fish"}
@@ -140,11 +139,11 @@ def test_emoji_have_the_cell_and_the_name_of_their_own(sheet):
 
 def test_scenes_of_emoji_show_what_they_name(sheet):
     colors = {name: np.array([40 * number, 0, 99]) for number, name in enumerate(NAMES.values())}
-    cast = EmojiCast(sheet)
-    apart = [{cast.emoji[one].name, cast.emoji[other].name} for one, other in cast.held_out]
+    objects_of = EmojiObjects(sheet)
+    apart = [{objects_of.emoji[one].name, objects_of.emoji[other].name} for one, other in objects_of.held_out]
     assert len(apart) == 2
     for part in ("training", "unseen"):
-        source = pictures(sheet, 0, part)
+        source = image_source(sheet, 0, part)
         for number in range(15):
             scene = source[number]
             names = [scene.captions[0][one.start : one.end] for one in scene.named]
@@ -173,7 +172,7 @@ def test_scenes_of_emoji_show_what_they_name(sheet):
 )
 def test_emoji_that_do_not_fit_together(sheet, changed, error, message):
     with pytest.raises(error, match=message):
-        pictures(EmojiScenes(**(dict(sheet) | changed)), 0, "training")
+        image_source(EmojiScenes(**(dict(sheet) | changed)), 0, "training")
 
 
 def test_emoji_files_that_say_something_else(sheet, tmp_path):
@@ -182,17 +181,17 @@ def test_emoji_files_that_say_something_else(sheet, tmp_path):
     listed["🐱"]["tts"] = ["dog face"]
     sheet.names.write_text(json.dumps(annotations))
     with pytest.raises(DataError, match="'cat' and 'dog' are both named 'dog face'"):
-        pictures(sheet, 0, "training")
+        image_source(sheet, 0, "training")
     del listed["🐱"]
     sheet.names.write_text(json.dumps(annotations))
     with pytest.raises(DataError, match="no name for the emoji 'cat'"):
-        pictures(sheet, 0, "training")
+        image_source(sheet, 0, "training")
     sheet.metadata.write_text('[{"short_name": "dog"}]')
     with pytest.raises(DataError, match=r"emoji\.json, entry 1: expected short_name"):
-        pictures(sheet, 0, "training")
+        image_source(sheet, 0, "training")
     sheet.names.write_text('{"annotations": 3}')
     with pytest.raises(DataError, match="no annotations.json of CLDR"):
-        pictures(sheet, 0, "training")
+        image_source(sheet, 0, "training")
 
 
 @needs_shared

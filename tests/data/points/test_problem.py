@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 
-from regard.data.points.batches import UNTOLD, PointBatch, PointSets
+from regard.data.points.batches import IGNORED, PointBatch, PointSets
 from regard.data.points.geometry import is_simple, normalized, signed_area
 from regard.data.points.problem import PROBLEMS, answer_of, problem_of
 from regard.data.points.settings import LEAST, PointData
@@ -140,7 +140,7 @@ def test_a_batch_holds_several_sizes_and_marks_padding():
     batch = PointBatch.of([np.array([[20.0], [5.0], [10.0]]), np.array([[4.0]])], [[0, 2, 1], [0]])
     assert batch.points[..., 0].tolist() == pytest.approx(np.array([[1, 0, 1 / 3], [0, 0, 0]]))
     assert batch.lengths.tolist() == [3, 1]
-    assert batch.answers.tolist() == [[1, 3, 2, 0], [1, 0, UNTOLD, UNTOLD]]
+    assert batch.answers.tolist() == [[1, 3, 2, 0], [1, 0, IGNORED, IGNORED]]
     assert PointBatch.of([np.zeros((3, 1))]).answers.shape == (1, 0)
     assert PointBatch.of([np.zeros((3, 2))]).to("cpu").points.shape == (1, 3, 2)
     assert problem.most(5) == 6 and problem_of("delaunay").most(5) == 16

@@ -7,7 +7,7 @@ import pytest
 from regard.data.reading.babi import parse_stories, read_stories
 from regard.data.reading.settings import MadeStories
 from regard.data.reading.stories import DROP, GO, PEOPLE, PLACES, TAKE, THINGS, made_story
-from regard.data.reading.story_batches import UNTOLD, StoryBatch, StoryBatches, Vocabulary, steps_of, words_of
+from regard.data.reading.story_batches import IGNORED, StoryBatch, StoryBatches, Vocabulary, steps_of, words_of
 from regard.errors import DataError, RunError
 from tests.shared import SHARED, needs_shared
 
@@ -122,7 +122,7 @@ def test_steps_and_batches_by_hand():
     batch = StoryBatch.of([steps, steps_of(second, vocabulary, 2, 3)])
     assert batch.words.shape == (2, 5, 3)
     assert batch.kinds[1].tolist() == [1, 2, 3, 3, 0]
-    assert batch.answers.tolist() == [[UNTOLD] * 4 + [0], [UNTOLD] * 3 + [1, UNTOLD]]
+    assert batch.answers.tolist() == [[IGNORED] * 4 + [0], [IGNORED] * 3 + [1, IGNORED]]
     with pytest.raises(DataError, match="the answer 'garden' does not occur in training. Did you"):
         steps_of(second, Vocabulary(vocabulary.words, ("gardens",)), 0, 9)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.points.batches import UNTOLD, PointBatch
+from regard.data.points.batches import IGNORED, PointBatch
 from regard.data.points.problem import PROBLEMS, problem_of
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
@@ -103,7 +103,7 @@ def test_every_right_answer_is_open(name):
     problem = problem_of(name)
     model = made(problem.rule, axes=problem.axes)
     logs = model.log_probabilities(model.encode(batch.points, batch.lengths), batch.answers)
-    told = batch.answers != UNTOLD
+    told = batch.answers != IGNORED
     assert logs.gather(-1, batch.answers.clamp_min(0)[..., None])[..., 0][told].isfinite().all()
 
 
@@ -155,7 +155,7 @@ def test_padding_and_batch_mates_change_nothing_b03(kind, reader):
     spoiled = batch.points.clone()
     spoiled[0, 3:], spoiled[2, 5:] = torch.nan, 1e30
     logs = model.log_probabilities(model.encode(spoiled, batch.lengths), batch.answers)
-    (logs[batch.answers != UNTOLD].exp() ** 2).sum().backward()
+    (logs[batch.answers != IGNORED].exp() ** 2).sum().backward()
     assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
     assert (logs[0, :, 4:] == -torch.inf).all() and (logs[2, :, 6:] == -torch.inf).all()
     alone = model.log_probabilities(model.encode(batch.points[:1, :3], batch.lengths[:1]), batch.answers[:1, :4])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.images.batches import UNTOLD, CaptionBatch
+from regard.data.images.batches import IGNORED, CaptionBatch
 from regard.models.captioning.captioner import PICTURE, Captioner
 from regard.models.captioning.settings import CaptionerSettings
 from regard.tasks.captioning.learning import entropy, from_captions, of_words, reinforce, unevenness
@@ -46,7 +46,7 @@ def batch(rows: int) -> CaptionBatch:
 
 def exact_gradient(model: Captioner, given: CaptionBatch) -> list[Tensor]:
     """Of −Σ_s p(s|a) log p(y|s, a), all 3 × 3 paths one by one, with looks that are told in place of drawn ones."""
-    memory = model.encode(given.pictures)
+    memory = model.encode(given.images)
     decoder, annotations = model.decoder, memory.annotations
     total = annotations.new_zeros(())
     for path in itertools.product(range(CELLS), repeat=2):
@@ -148,9 +148,9 @@ def test_the_value_is_that_of_the_words_whatever_is_added(look: str) -> None:
 
 def test_what_stands_behind_an_end_counts_nowhere() -> None:
     model = tiny("soft").eval()
-    features = batch(2).pictures
+    features = batch(2).images
     whole = CaptionBatch(features, torch.tensor([[2, 4, 5], [2, 4, 5]]), torch.tensor([[4, 5, 3], [4, 5, 3]]))
-    cut = CaptionBatch(features, torch.tensor([[2, 4, 5], [2, 0, 0]]), torch.tensor([[4, 5, 3], [4, UNTOLD, UNTOLD]]))
+    cut = CaptionBatch(features, torch.tensor([[2, 4, 5], [2, 0, 0]]), torch.tensor([[4, 5, 3], [4, IGNORED, IGNORED]]))
     learning = LearningSettings(evenly=1.0)
     assert int(from_captions(model, cut, learning).count) == 4
     alone = CaptionBatch(features[:1], torch.tensor([[2]]), torch.tensor([[4]]))
@@ -164,7 +164,7 @@ def test_looks_of_hard_attention_are_one_cell_each() -> None:
         model = tiny(look)
         for mode in (True, False):
             model.decoder.train(mode)
-            memory = model.encode(batch(50).pictures)
+            memory = model.encode(batch(50).images)
             step = model.decoder.step(model.decoder.start(memory, 50), batch(50).words_in)
             weights = step.attended[PICTURE].weights
             assert set(weights.detach().round(decimals=5).unique().tolist()) == {0.0, 1.0}

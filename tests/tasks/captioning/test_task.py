@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from regard.data.images.json_file import read_json
-from regard.data.images.sources import pictures
+from regard.data.images.sources import image_source
 from regard.errors import ConfigError, DataError, RunError
 from regard.tasks.captioning.evaluation import Judged, Looks, centred, judge, overlapped
 from regard.tasks.captioning.predictor import END_WORD, PictureCaptioner, load_captioner
@@ -100,7 +100,7 @@ def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: PictureCapti
     assert set(evaluation.measures) == {"exact", "exact_unseen", "looked", "looked_elsewhere", "centre"}
     assert evaluation.items == 7 and 0 < evaluation.lengths[2]["looked"] < 0.3
     seen = judge(captioner, captioner.pictures("test", 0))
-    assert seen.right[0] == pictures(captioner.settings.data, 0, "test")[0].captions
+    assert seen.right[0] == image_source(captioner.settings.data, 0, "test")[0].captions
 
 
 def test_a_caption_is_the_same_alone_and_among_others(captioner: PictureCaptioner) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a scene, in English, French and Chinese.
+"""Captions of scenes, in English, French and Chinese.
 
 The objects of a scene have an order (see the casts, `glyphs` and `emoji`): the first one is named first, then the
 others, each with where the first one stands seen from it. So every scene has one right caption.

@@ -9,7 +9,7 @@ INK = 24
 """Of 255: fainter rims are left out, so that a box ends where something is seen."""
 
 
-class Stamp(NamedTuple):
+class Cutout(NamedTuple):
     """An object cut to its ink: something stands in each of its outer rows and columns.
 
     Attributes:
@@ -21,7 +21,7 @@ class Stamp(NamedTuple):
     alpha: np.ndarray
 
 
-def shrunk(drawing: Image.Image, side: int) -> Stamp:
+def cut_out(drawing: Image.Image, side: int) -> Cutout:
     """A drawing's ink with a longer side of that many pixels.
 
     Args:
@@ -35,10 +35,10 @@ def shrunk(drawing: Image.Image, side: int) -> Stamp:
     small = inner.convert("RGBa").resize((width, height), Image.Resampling.BOX).convert("RGBA")
     cut = np.asarray(small.crop(_inked(np.asarray(small.getchannel("A")))), np.float32)
     color, alpha = cut[..., :3], cut[..., 3:] / 255
-    stamp = Stamp(color, np.where(alpha * 255 < INK, 0, alpha).astype(np.float32))
-    for part in stamp:
+    cutout = Cutout(color, np.where(alpha * 255 < INK, 0, alpha).astype(np.float32))
+    for part in cutout:
         part.setflags(write=False)  # stamps are kept and pasted many times
-    return stamp
+    return cutout
 
 
 def _inked(alpha: np.ndarray) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""Objects from a sheet of emoji: their pictures, and their names in Unicode's CLDR."""
+"""Objects from a sheet of emoji: their images, and their names in Unicode's CLDR."""
 
 import difflib
 from functools import partial
@@ -10,8 +10,8 @@ from PIL import Image
 
 from regard.data.chance import Chance
 from regard.data.images.caption_text import Phrase
-from regard.data.images.cutout import Stamp, is_blank, shrunk
-from regard.data.images.image_file import decoded
+from regard.data.images.cutout import Cutout, cut_out, is_blank
+from regard.data.images.image_file import open_image
 from regard.data.images.json_file import entries, read_json
 from regard.data.images.scenes import Object
 from regard.data.images.settings import EmojiScenes
@@ -22,18 +22,18 @@ _LEFT_OUT = ("Flags", "Component")  # flags differ in little, and skin tones are
 
 
 class Emoji(NamedTuple):
-    """An emoji: its short name, its name in the captions' language, and its picture."""
+    """An emoji: its short name, its name in the captions' language, and its image."""
 
     short_name: str
     name: str
     drawing: Image.Image
 
 
-class EmojiCast:
+class EmojiObjects:
     """Follows `scenes.Cast`: pairs are of two emoji.
 
     Scenes name them from left to right. In an order of the emoji themselves all names would follow from which emoji a
-    picture has, wherever they stand, and a model need not look at each.
+    image has, wherever they stand, and a model need not look at each.
 
     Args:
         settings: the files, and which emoji.
@@ -55,7 +55,7 @@ class EmojiCast:
             )
         self.held_out = Chance("emoji", "held out").shuffled(pairs)[: settings.held_out]
         self._apart = frozenset(self.held_out)
-        self._stamps: dict[tuple[int, int], Stamp] = {}
+        self._cutouts: dict[tuple[int, int], Cutout] = {}
 
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
         """Different emoji in the order of the metadata, with a pair held out of training or without any."""
@@ -65,13 +65,13 @@ class EmojiCast:
                 chosen.add(chance.below(len(self.emoji)))
             order = sorted(chosen)
             if unseen or self._apart.isdisjoint(combinations(order, 2)):
-                return [Object(Phrase("", self.emoji[one].name), partial(self._stamp, one)) for one in order]
+                return [Object(Phrase("", self.emoji[one].name), partial(self._cutout, one)) for one in order]
 
-    def _stamp(self, number: int, side: int) -> Stamp:
+    def _cutout(self, number: int, side: int) -> Cutout:
         key = number, side
-        if key not in self._stamps:
-            self._stamps[key] = shrunk(self.emoji[number].drawing, side)
-        return self._stamps[key]
+        if key not in self._cutouts:
+            self._cutouts[key] = cut_out(self.emoji[number].drawing, side)
+        return self._cutouts[key]
 
 
 def read_emoji(settings: EmojiScenes) -> list[Emoji]:
@@ -79,7 +79,7 @@ def read_emoji(settings: EmojiScenes) -> list[Emoji]:
 
     Raises:
         ConfigError: a name that no emoji and no subcategory has.
-        DataError: files that do not fit, an emoji without a name or a picture, two of one name.
+        DataError: files that do not fit, an emoji without a name or an image, two of one name.
     """
     sheet = _opened(settings.sheet)
     names = _names(settings)
@@ -151,7 +151,7 @@ def _opened(path: Path) -> Image.Image:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: this sheet cannot be opened: {error.strerror or error}") from error
-    return decoded(content, str(path))
+    return open_image(content, str(path))
 
 
 def _cell(sheet: Image.Image, entry: dict[str, Any], settings: EmojiScenes) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Features that were made of pictures before, by whatever network: a file a picture, named as the picture is."""
+"""Features that were made of images before, by whatever network: a file an image, named as the image is."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from regard.data.images.captioned import Captioned, Pictures
+from regard.data.images.captioned import CaptionedImage, ImageSource
 from regard.errors import DataError
 
 ENDINGS = (".npy", ".safetensors")
@@ -26,7 +26,7 @@ def load_features(path: str | os.PathLike[str], width: int) -> np.ndarray:
     except OSError as error:
         raise DataError(f"{path}: these features cannot be opened: {error.strerror or error}") from error
     except (SafetensorError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: these are no features of a picture: {error}") from error
+        raise DataError(f"{path}: these are no features of an image: {error}") from error
     if len(held) != 1:
         raise DataError(f"{path} holds {len(held)} tensors; one is expected, (rows, columns, {width})")
     grid = held[0]
@@ -41,35 +41,35 @@ def load_features(path: str | os.PathLike[str], width: int) -> np.ndarray:
     return grid.astype(np.float32)
 
 
-class FeaturePictures:
-    """Follows `captioned.Pictures`: features stand in the place of each picture's pixels.
+class ImageFeatures:
+    """Follows `captioned.ImageSource`: features stand in the place of each image's pixels.
 
     Args:
-        pictures: with captions; the stem of each one's `place` names its features.
+        images: with captions; the stem of each one's `place` names its features.
         folder: of the features.
         width: of them.
     """
 
-    def __init__(self, pictures: Pictures, folder: Path, width: int) -> None:
-        self.pictures, self.folder, self.width = pictures, folder, width
-        self._named: dict[str, str] = {}  # by stem, the picture that took its features
+    def __init__(self, images: ImageSource, folder: Path, width: int) -> None:
+        self.images, self.folder, self.width = images, folder, width
+        self._named: dict[str, str] = {}  # by stem, the image that took its features
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
-    def __getitem__(self, number: int) -> Captioned:
+    def __getitem__(self, number: int) -> CaptionedImage:
         """The image of that number with its features in place of pixels.
 
         Raises:
             DataError: it has no features, they are damaged, or two images would share them.
         """
-        picture = self.pictures[number]
-        stem = Path(picture.place).stem
-        other = self._named.setdefault(stem, picture.place)
-        if other != picture.place:
-            raise DataError(f"{picture.place} and {other} would share the features named {stem}; rename one of them")
+        image = self.images[number]
+        stem = Path(image.place).stem
+        other = self._named.setdefault(stem, image.place)
+        if other != image.place:
+            raise DataError(f"{image.place} and {other} would share the features named {stem}; rename one of them")
         found = [self.folder / f"{stem}{ending}" for ending in ENDINGS]
         path = next((one for one in found if one.is_file()), None)
         if path is None:
-            raise DataError(f"{picture.place} has no features: {' or '.join(map(str, found))} is expected")
-        return picture._replace(pixels=load_features(path, self.width))
+            raise DataError(f"{image.place} has no features: {' or '.join(map(str, found))} is expected")
+        return image._replace(pixels=load_features(path, self.width))

@@ -1,10 +1,10 @@
-"""A folder of pictures with a file of captions, in the layout of the public COCO and Flickr splits (dataset.json)."""
+"""A folder of images with a file of captions, in the layout of the public COCO and Flickr splits (dataset.json)."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.images.captioned import Captioned, Part
-from regard.data.images.image_file import load_picture
+from regard.data.images.captioned import CaptionedImage, Part
+from regard.data.images.image_file import load_image
 from regard.data.images.json_file import entries, read_json
 from regard.data.images.settings import CaptionedFolder
 from regard.errors import ConfigError, DataError, cut, nearest, quoted
@@ -18,21 +18,21 @@ class _Entry(NamedTuple):
     captions: tuple[str, ...]
 
 
-class FolderPictures:
-    """Follows `captioned.Pictures`: pictures are read when they are asked for, in the order of the file.
+class ImageFolder:
+    """Follows `captioned.ImageSource`: images are read when they are asked for, in the order of the file.
 
     Args:
         settings: folder and captions.
         part: which splits.
 
     Raises:
-        ConfigError: unseen pairs are asked for, which only made scenes have.
+        ConfigError: unseen pairs are asked for, which only synthetic scenes have.
         DataError: a file that is missing or says something else than expected; the message names file and entry.
     """
 
     def __init__(self, settings: CaptionedFolder, part: Part) -> None:
         if part == "unseen":
-            raise ConfigError("pairs never seen are known of made scenes; a folder has training, validation and test")
+            raise ConfigError("a folder has training, validation and test; only synthetic scenes have unseen pairs")
         self.settings = settings
         path = settings.captions
         listed = entries(read_json(path), "images", path)
@@ -43,16 +43,16 @@ class FolderPictures:
             raise DataError(f"{path}: none of its {len(listed)} images has the split {splits}, so there is no {part}")
         for one in self._entries:
             if not one.file.is_file():
-                raise DataError(f"{one.file}: this picture is not there, but {path} names it")
+                raise DataError(f"{one.file}: this image is not there, but {path} names it")
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def captions(self, number: int) -> tuple[str, ...]:
-        """Of a picture that need not be read for it."""
+        """Of an image that need not be read for it."""
         return self._entries[number].captions
 
-    def __getitem__(self, number: int) -> Captioned:
+    def __getitem__(self, number: int) -> CaptionedImage:
         """The image of that number, read from its file.
 
         Raises:
@@ -60,9 +60,9 @@ class FolderPictures:
             DataError: the file is damaged.
         """
         if not 0 <= number < len(self._entries):
-            raise IndexError(f"picture {number} of {len(self._entries)}")
+            raise IndexError(f"image {number} of {len(self._entries)}")
         file, captions = self._entries[number]
-        return Captioned(load_picture(file, self.settings.size).pixels, captions, (), str(file))
+        return CaptionedImage(load_image(file, self.settings.size).pixels, captions, (), str(file))
 
 
 def _entry(entry: dict[str, Any], folder: Path, place: str) -> tuple[Part, _Entry]:
@@ -77,7 +77,7 @@ def _entry(entry: dict[str, Any], folder: Path, place: str) -> tuple[Part, _Entr
     captions = tuple(_sentence(one, f"{named}, sentence {at + 1}") for at, one in enumerate(sentences))
     inside = Path(below, name)
     if inside.anchor or ".." in inside.parts:
-        raise DataError(f"{place}: {quoted(str(inside))} leads out of the folder of the pictures; name files within it")
+        raise DataError(f"{place}: {quoted(str(inside))} leads out of the folder of the images; name files within it")
     return SPLITS[split], _Entry(folder / inside, captions)
 
 

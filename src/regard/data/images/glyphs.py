@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from regard.data.chance import Chance
 from regard.data.images.caption_text import Phrase
-from regard.data.images.cutout import Stamp, shrunk
+from regard.data.images.cutout import Cutout, cut_out
 from regard.data.images.scenes import Object
 from regard.data.images.settings import CaptionLanguage
 
@@ -77,7 +77,7 @@ def held_out_pairs(count: int) -> list[tuple[int, int]]:
     ]
 
 
-class GlyphCast:
+class GlyphObjects:
     """Follows `scenes.Cast`: pairs are of a colour and an object.
 
     Args:
@@ -98,7 +98,7 @@ class GlyphCast:
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
         """Different objects of different colours, in the order of their colours.
 
-        So a picture's colours tell who comes first, and each name must be looked up at its own place.
+        So an image's colours tell who comes first, and each name must be looked up at its own place.
         """
         pairs: dict[int, int] = {}
         if unseen:
@@ -113,7 +113,7 @@ class GlyphCast:
 
     def _object(self, glyph: Glyph, color: Color, chance: Chance) -> Object:
         shade = np.array([value + _SHADE * (2 * chance() - 1) for value in color.rgb], np.float32)
-        return Object(phrase(glyph, color, self.language), partial(_stamp, glyph.character, shade.clip(0, 255)))
+        return Object(phrase(glyph, color, self.language), partial(_cutout, glyph.character, shade.clip(0, 255)))
 
 
 def phrase(glyph: Glyph, color: Color, language: CaptionLanguage) -> Phrase:
@@ -124,14 +124,14 @@ def phrase(glyph: Glyph, color: Color, language: CaptionLanguage) -> Phrase:
     return Phrase(f"{color.en} ", glyph.en) if language == "en" else Phrase(color.zh, glyph.zh)
 
 
-def _stamp(character: str, shade: np.ndarray, side: int) -> Stamp:
-    return Stamp(shade, mask(character, side))
+def _cutout(character: str, shade: np.ndarray, side: int) -> Cutout:
+    return Cutout(shade, mask(character, side))
 
 
 @cache
 def mask(character: str, side: int) -> np.ndarray:
     """How much of each pixel a glyph covers, `(height, width, 1)` from 0 to 1; its longer side has `side` pixels."""
-    return shrunk(_drawing(character), side).alpha
+    return cut_out(_drawing(character), side).alpha
 
 
 @cache

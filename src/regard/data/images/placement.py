@@ -1,4 +1,4 @@
-"""Where the objects of a scene stand, so that no two touch and what is said of them is plain to see."""
+"""Where the objects of a scene stand, so that no two touch and each relation in a caption is clear."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ def relation(one: Box, other: Box) -> Relation | None:
     return None
 
 
-class Layout(NamedTuple):
+class Placement(NamedTuple):
     """Boxes that stand well.
 
     Attributes:
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     relations: list[Relation]
 
 
-def place(sides: Sequence[tuple[int, int]], size: int, chance: Chance, *, from_left: bool) -> Layout | None:
+def place_objects(sides: Sequence[tuple[int, int]], size: int, chance: Chance, *, from_left: bool) -> Placement | None:
     """One try to place boxes on a square canvas.
 
     Args:
@@ -60,7 +60,7 @@ def place(sides: Sequence[tuple[int, int]], size: int, chance: Chance, *, from_l
         from_left: whether they are named from left to right; otherwise in the order in which they are given.
 
     Returns:
-        The layout; None if a relation or the order is not clear or two boxes touch: then other sides may fit better.
+        The placement; None if a relation or the order is not clear or two boxes touch: then other sides may fit better.
     """
     corners = [(chance.below(size - wide + 1), chance.below(size - tall + 1)) for wide, tall in sides]
     order = list(range(len(sides)))
@@ -78,7 +78,7 @@ def place(sides: Sequence[tuple[int, int]], size: int, chance: Chance, *, from_l
         relations.append(found)
     if len(boxes) == 3 and _touch(boxes[1], boxes[2]):
         return None
-    return Layout(order, [corners[number] for number in order], relations)
+    return Placement(order, [corners[number] for number in order], relations)
 
 
 def _box(corner: tuple[int, int], sides: tuple[int, int]) -> Box:

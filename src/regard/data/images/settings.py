@@ -1,4 +1,4 @@
-"""Where pictures with captions come from. No torch here: the command line reads this file first."""
+"""Where images with captions come from. No torch here: the command line reads this file first."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ EVERYDAY = (
 
 
 class _Scenes(BaseModel):
-    """What all made scenes have."""
+    """What all synthetic scenes have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,7 +39,7 @@ class _Scenes(BaseModel):
         return self
 
 
-class MadeScenes(_Scenes):
+class GlyphScenes(_Scenes):
     """Glyphs of a font in colours on a light canvas, such as "red heart above blue umbrella"."""
 
     kind: Literal["scenes"] = "scenes"
@@ -52,7 +52,7 @@ class EmojiScenes(_Scenes):
     """Emoji of a sheet on a light canvas, such as "dog face left of umbrella", named as Unicode's CLDR names them."""
 
     kind: Literal["emoji"] = "emoji"
-    sheet: Path = Field(description="Picture of all emoji in cells, as emoji-datasource packages have it.")
+    sheet: Path = Field(description="Image of all emoji in cells, as emoji-datasource packages have it.")
     metadata: Path = Field(description="The package's emoji.json: which emoji stands in which cell.")
     names: Path = Field(description="CLDR's annotations.json in the language of the captions.")
     cell: int = Field(default=64, ge=8, description="Pixels of a side of an emoji on the sheet.")
@@ -66,16 +66,16 @@ class EmojiScenes(_Scenes):
 
 
 class CaptionedFolder(BaseModel):
-    """A folder of pictures and a JSON file of captions, in the layout of the public COCO and Flickr splits."""
+    """A folder of images and a JSON file of captions, in the layout of the public COCO and Flickr splits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["folder"] = "folder"
-    folder: Path = Field(description="Folder of the pictures.")
+    folder: Path = Field(description="Folder of the images.")
     captions: Path = Field(
         description='JSON of {"images": [{"filename", "filepath"?, "split", "sentences": [{"raw" or "tokens"}]}]}.'
     )
-    size: int = Field(default=64, ge=8, le=1024, description="Pixels of a side of the square that a picture is put in.")
+    size: int = Field(default=64, ge=8, le=1024, description="Pixels of a side of the square that an image is put in.")
 
 
-PictureSettings = Annotated[MadeScenes | EmojiScenes | CaptionedFolder, Field(discriminator="kind")]
+ImageSettings = Annotated[GlyphScenes | EmojiScenes | CaptionedFolder, Field(discriminator="kind")]

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from regard.data.language.held_out import iterate_parts, measured, refuse_blank, size_of, vocabulary_lines
 from regard.data.language.settings import LanguageData
 from regard.data.language.stream import Stream, line_ids, narrowest
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.data.settings import PARTS, Part
 from regard.data.text.documents import Line, files_of, origin_of
 from regard.data.tokenizers.base import FILE, Tokenizer
@@ -94,7 +94,7 @@ def _made(folder: Path, settings: LanguageData, tokenizer: Tokenizer | None, say
     """Make the folder, or go on with it; to be called by one process at a time."""
     state = _begun(folder, settings)
     if state is None:
-        say(News(f"{folder}: the text is counted and its vocabulary learned"))
+        say(Information(f"{folder}: the text is counted and its vocabulary learned"))
         total = measured(settings)
         made = tokenizer or train_tokenizer(
             settings.tokenizer, vocabulary_lines(settings, total), settings.vocabulary_size, lower=settings.lower
@@ -136,7 +136,9 @@ class _Maker:
                 if time.monotonic() - saved >= SECONDS:
                     self._write(files, number + 1)
                     tokens = sum(one.pieces for one in state.parts.values())
-                    self.say(News(f"{self.folder}: {tokens:,} tokens, {min(1.0, done / max(1, state.total)):.0%}"))
+                    self.say(
+                        Information(f"{self.folder}: {tokens:,} tokens, {min(1.0, done / max(1, state.total)):.0%}")
+                    )
                     saved = time.monotonic()
             refuse_blank(self.settings, state.total, {name: self.state.parts[name].texts for name in PARTS})
             for name in PARTS:

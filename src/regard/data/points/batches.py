@@ -16,7 +16,7 @@ from regard.data.points.settings import PointData
 
 Part = Literal["training", "validation", "test"]
 
-UNTOLD = -100
+IGNORED = -100
 """Stands behind the end of a shorter answer."""
 
 
@@ -27,7 +27,7 @@ class PointBatch:
     Attributes:
         points: scaled to the unit square.
         lengths: how many of them are real.
-        answers: what is to be chosen: 0 ends an answer, n is the n-th point from 1; `UNTOLD` behind the end.
+        answers: what is to be chosen: 0 ends an answer, n is the n-th point from 1; `IGNORED` behind the end.
     """
 
     points: Float[Tensor, "batch points axes"]
@@ -48,7 +48,7 @@ class PointBatch:
         for row, points in enumerate(sets):
             padded[row, : len(points)] = normalized(points)
         steps = max((len(answer) + 1 for answer in answers), default=0)
-        told = np.full((len(sets), steps), UNTOLD)
+        told = np.full((len(sets), steps), IGNORED)
         for row, answer in enumerate(answers):
             told[row, : len(answer) + 1] = [*(item + 1 for item in answer), 0]
         lengths = torch.tensor([len(points) for points in sets])

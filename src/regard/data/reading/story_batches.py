@@ -26,7 +26,7 @@ KINDS = 4
 EMPTY, FACT, QUESTION, THINKING = range(KINDS)
 """What a step is."""
 
-UNTOLD = -100
+IGNORED = -100
 """In an answer's place where none is asked for, or none is told."""
 
 _WORDS = re.compile(r"\w+(?:['’-]\w+)*")
@@ -117,7 +117,7 @@ class Steps(NamedTuple):
         words: ids of each step's words.
         kinds: what each step is.
         lines: the line of the story that each step is of.
-        answers: the number of the answer at steps that answer a question, `UNTOLD` where it is not told.
+        answers: the number of the answer at steps that answer a question, `IGNORED` where it is not told.
     """
 
     words: list[list[int]]
@@ -135,7 +135,7 @@ def steps_of(story: Story, vocabulary: Vocabulary, thinking: int, max_words: int
             for _ in range(thinking):
                 _append(steps, [], THINKING, place)
             told = line.answer is not None
-            steps.answers[len(steps.kinds) - 1] = _number(vocabulary, line, story.place) if told else UNTOLD
+            steps.answers[len(steps.kinds) - 1] = _number(vocabulary, line, story.place) if told else IGNORED
     return steps
 
 
@@ -157,7 +157,7 @@ class StoryBatch:
     Attributes:
         words: ids, 0 behind a step's words.
         kinds: what each step is, `EMPTY` behind a story's end.
-        answers: the right answer's number at steps that answer, else `UNTOLD`.
+        answers: the right answer's number at steps that answer, else `IGNORED`.
     """
 
     words: Int64[Tensor, "batch time words"]
@@ -179,7 +179,7 @@ class StoryBatch:
             for story in stories
         ]
         kinds = [[*story.kinds, *[EMPTY] * (time - len(story.kinds))] for story in stories]
-        answers = [[story.answers.get(step, UNTOLD) for step in range(time)] for story in stories]
+        answers = [[story.answers.get(step, IGNORED) for step in range(time)] for story in stories]
         return StoryBatch(torch.tensor(words), torch.tensor(kinds), torch.tensor(answers))
 
 

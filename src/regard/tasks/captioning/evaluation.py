@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.images.batches import CaptionBatch, named_words
-from regard.data.images.captioned import Box, Captioned, Pictures
+from regard.data.images.batches import CaptionBatch, object_words
+from regard.data.images.captioned import Box, CaptionedImage, ImageSource
 from regard.metrics.text import Measured, bleu
 from regard.models.captioning.captioner import PICTURE
 from regard.tasks.captioning.predictor import PictureCaptioner
@@ -104,7 +104,7 @@ class Judged:
         return bleu(self.said, sets)
 
 
-def judge(captioner: PictureCaptioner, pictures: Pictures, beam: int = 1) -> Judged:
+def judge(captioner: PictureCaptioner, pictures: ImageSource, beam: int = 1) -> Judged:
     """Caption all pictures of a source and see where the model looks for the words that name objects."""
     said: list[str] = []
     right: list[tuple[str, ...]] = []
@@ -118,17 +118,17 @@ def judge(captioner: PictureCaptioner, pictures: Pictures, beam: int = 1) -> Jud
 
 
 @torch.no_grad()
-def _look(captioner: PictureCaptioner, pictures: list[Captioned], looks: Looks) -> None:
+def _look(captioner: PictureCaptioner, pictures: list[CaptionedImage], looks: Looks) -> None:
     if not pictures:
         return
     model, longest = captioner.model.eval(), captioner.settings.captions.longest
     ids = [captioner.tokenizer.encode(one.captions[0]).ids[:longest] for one in pictures]
     batch = CaptionBatch.of([one.pixels for one in pictures], ids).to(next(model.parameters()).device)
-    memory = model.encode(batch.pictures)
+    memory = model.encode(batch.images)
     step = model.decoder.step(model.decoder.start(memory, len(batch)), batch.words_in)
     weights = step.attended[PICTURE].weights.unflatten(-1, memory.shape).float().cpu().numpy()
     for one, rows in zip(pictures, weights, strict=True):
-        for word in named_words(one):
+        for word in object_words(one):
             if word.step < longest:
                 boxes = [named.box for named in one.named]
                 looks.add(rows[word.step], boxes, word.object, captioner.settings.data.size)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
-from regard.data.images.batches import UNTOLD, CaptionBatch
+from regard.data.images.batches import IGNORED, CaptionBatch
 from regard.layers.dropout import hide_words
 from regard.layers.objective import Objective
 from regard.models.captioning.captioner import PICTURE, Captioner, Memory
@@ -34,7 +34,7 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
     """
     assert isinstance(model, Captioner)
     count = round(learning.grey * len(batch))
-    memory = model.encode(torch.cat([batch.pictures, without_colors(batch.pictures[:count])]))
+    memory = model.encode(torch.cat([batch.images, without_colors(batch.images[:count])]))
     heard = hide_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
     parts = [
         _learned(model, memory.rows(rows), heard[rows, :steps], batch.words_out[rows, :steps], learning)
@@ -118,12 +118,12 @@ def entropy(log_weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, "b
 def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
     """−log p of the words alone, as the model looks in use."""
     decoder = model.decoder
-    step = decoder.step(decoder.start(model.encode(batch.pictures), len(batch)), batch.words_in)
+    step = decoder.step(decoder.start(model.encode(batch.images), len(batch)), batch.words_in)
     told, logs = _words(step.logits, batch.words_out)
     return Objective(-logs.sum(), told.sum(), ((step.logits.argmax(-1) == batch.words_out) & told).sum())
 
 
 def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
     """Which steps have a word to tell, and the logarithm of its probability; 0 at the others."""
-    logs = -F.cross_entropy(logits.float().transpose(1, 2), said, ignore_index=UNTOLD, reduction="none")
-    return said != UNTOLD, logs
+    logs = -F.cross_entropy(logits.float().transpose(1, 2), said, ignore_index=IGNORED, reduction="none")
+    return said != IGNORED, logs

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.images.captioned import Part, Pictures
-from regard.data.images.features import FeaturePictures, load_features
-from regard.data.images.image_file import load_picture
-from regard.data.images.sources import pictures
+from regard.data.images.captioned import ImageSource, Part
+from regard.data.images.features import ImageFeatures, load_features
+from regard.data.images.image_file import load_image
+from regard.data.images.sources import image_source
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
 from regard.decoding.outputs import Hypothesis
@@ -108,7 +108,7 @@ class PictureCaptioner:
         )
         return [self._told(best, memory.shape) for best, *_ in found]
 
-    def pictures(self, part: Part, seed: int) -> Pictures:
+    def pictures(self, part: Part, seed: int) -> ImageSource:
         """A part of the run's own source; pixels are features where the run is made for them."""
         return pictures_of(self.settings, part, seed)
 
@@ -121,7 +121,7 @@ class PictureCaptioner:
         encoder = self.settings.model.encoder
         if isinstance(encoder, Features):
             return load_features(path, encoder.width)
-        return load_picture(path, self.settings.data.size).pixels
+        return load_image(path, self.settings.data.size).pixels
 
     def stream(self, paths: Iterable[Path], beam: int = 1, together: int = 32) -> Iterator[Seen]:
         """What each file shows and its caption, or what is wrong with it, in order.
@@ -158,7 +158,7 @@ class PictureCaptioner:
         return Caption(self.tokenizer.decode(best.ids), words, weights, float(np.exp(best.log_probability)))
 
 
-def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> Pictures:
+def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> ImageSource:
     """A part of a run's source; pixels are features where the run is made for them.
 
     Raises:
@@ -167,8 +167,8 @@ def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> Pictures
     encoder, folder = settings.model.encoder, settings.captions.features
     if isinstance(encoder, Features) != (folder is not None):
         raise ConfigError("captions.features and model.encoder.kind=features go together: a folder, and a model for it")
-    made = pictures(settings.data, seed, part)
-    return FeaturePictures(made, folder, encoder.width) if isinstance(encoder, Features) and folder else made
+    made = image_source(settings.data, seed, part)
+    return ImageFeatures(made, folder, encoder.width) if isinstance(encoder, Features) and folder else made
 
 
 def build(settings: CaptioningSettings, vocabulary: int) -> Captioner:

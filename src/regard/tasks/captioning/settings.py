@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.data.images.settings import MadeScenes, PictureSettings
+from regard.data.images.settings import GlyphScenes, ImageSettings
 from regard.models.captioning.settings import CaptionerSettings
 from regard.tasks.core.settings import Better, RunSettings
 
@@ -68,7 +68,7 @@ class TestedCaptions(BaseModel):
 
     part: Literal["validation", "test"] = Field(default="test", description="Which part of the run's own source.")
     beam: int = Field(default=1, ge=1, description="Hypotheses kept; 1 is greedy.")
-    seed: int = Field(default=0, ge=0, description="Draws made scenes, which no training has seen by number.")
+    seed: int = Field(default=0, ge=0, description="Draws synthetic scenes, which no training has seen by number.")
 
 
 class CaptioningSettings(RunSettings):
@@ -85,7 +85,7 @@ class CaptioningSettings(RunSettings):
     }
 
     task: Literal["captioning"] = Field("captioning", description="What the model is for.")
-    data: PictureSettings = Field(default=MadeScenes(), description="The pictures.")
+    data: ImageSettings = Field(default=GlyphScenes(), description="The pictures.")
     captions: CaptionSettings = Field(default=CaptionSettings(), description="Their captions.")
     model: CaptionerSettings = Field(default=CaptionerSettings(), description="What learns to write them.")
     learning: LearningSettings = Field(default=LearningSettings(), description="What it learns from besides words.")

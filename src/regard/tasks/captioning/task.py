@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from regard.data.images.batches import CaptionBatch, CaptionBatches
-from regard.data.images.captioned import Pictures
-from regard.data.images.features import FeaturePictures
-from regard.data.images.folder import FolderPictures
-from regard.data.images.settings import CaptionedFolder, EmojiScenes, MadeScenes
+from regard.data.images.captioned import ImageSource
+from regard.data.images.features import ImageFeatures
+from regard.data.images.folder import ImageFolder
+from regard.data.images.settings import CaptionedFolder, EmojiScenes, GlyphScenes
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError
@@ -52,7 +52,7 @@ class Captions:
 
     tokenizer: Tokenizer
     batches: CaptionBatches
-    held_out: Pictures
+    held_out: ImageSource
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary."""
@@ -80,10 +80,10 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
     return Captions(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
 
 
-def _texts(training: Pictures) -> Iterator[str]:
-    """Captions that make the vocabulary: all of a folder, whose pictures need not be read; some of made scenes."""
-    source = training.pictures if isinstance(training, FeaturePictures) else training
-    if isinstance(source, FolderPictures):
+def _texts(training: ImageSource) -> Iterator[str]:
+    """Captions that make the vocabulary: all of a folder, whose pictures need not be read; some of synthetic scenes."""
+    source = training.images if isinstance(training, ImageFeatures) else training
+    if isinstance(source, ImageFolder):
         return (text for number in range(len(source)) for text in source.captions(number))
     return (text for number in range(min(_COUNTED, len(training))) for text in training[number].captions)
 
@@ -122,7 +122,7 @@ def _measures(judged: Judged) -> dict[str, float]:
 
 
 def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> Evaluation:
-    """What captions and looks are worth; of made scenes also where a pair is shown that no training scene had."""
+    """What captions and looks are worth; of synthetic scenes also where a pair is shown that no training scene had."""
     tested, data = check(TestedCaptions, test), captioner.settings.data
     made = not isinstance(data, CaptionedFolder) and data.held_out > 0
     judged = judge(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
@@ -132,7 +132,7 @@ def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> E
         unseen = judge(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
         measures["exact_unseen"] = unseen.exact
         rows.append(_row("never seen", unseen))
-    if not isinstance(data, EmojiScenes | MadeScenes):
+    if not isinstance(data, EmojiScenes | GlyphScenes):
         scored = judged.bleu()
         measures["bleu"], signatures["bleu"] = scored.value, scored.signature
     if judged.looks:

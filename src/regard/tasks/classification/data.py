@@ -9,7 +9,7 @@ from typing import Any
 from regard.data.classification.batches import SentenceBatches
 from regard.data.classification.labelled import Labelled, labels_of, read_labelled, without_a_sentence
 from regard.data.classification.settings import ClassificationData
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.data.settings import Part
 from regard.data.text.hash_split import none_for, part_of
 from regard.data.tokenizers.base import Tokenizer
@@ -98,7 +98,7 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
         tokenizer, labels = load_tokenizer(saved), load_labels(saved)
     counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
     of_each = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
-    say(News(f"{counts} sentences; in training: {of_each}"))
+    say(Information(f"{counts} sentences; in training: {of_each}"))
 
     def batches(held: list[Labelled], tokens: int) -> SentenceBatches:
         ids = [tokenizer.encode(one.text).ids for one in held]

@@ -40,7 +40,7 @@ def fit(
         folder: the run's; on resume an old one, else one that is not there or empty.
         resume: go on with the run in the folder, bit for bit.
         progress: see `training.loop.train`.
-        say: told what was noticed in the data; what needs no attention is `News`.
+        say: told what was noticed in the data; what needs no attention is `Information`.
 
     Returns:
         The run's results, as in its `results.json`.

@@ -39,7 +39,7 @@ class Task:
         name: as in `regard train NAME`.
         verb: the command that uses a trained model, as in `regard translate RUN`.
         data: `(settings, folder, say) -> Prepared`; the folder holds what an earlier start saved, or is None. What
-            needs no attention is said as `data.news.News`.
+            needs no attention is said as `data.news.Information`.
         model: `(settings, prepared) -> Module`, with fresh weights.
         loss: `settings -> ((model, batch) -> Objective)`, what training makes small.
         metrics: `(settings, prepared) -> (model -> {name: value})`, what a validation tells.

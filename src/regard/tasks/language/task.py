@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.data.language.settings import TestedText
 from regard.data.language.stream import Stream, WindowBatch, WindowBatches
 from regard.data.language.streams import read_other, read_streams
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.data.settings import Part
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
@@ -70,7 +70,7 @@ def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], N
     parts: tuple[Part, ...] = ("training", "validation")
     tokenizer, streams = read_streams(data, known, say, parts)
     for part in parts:
-        say(News(f"{part}: {_counted(streams[part])}"))
+        say(Information(f"{part}: {_counted(streams[part])}"))
     batches = WindowBatches(streams["training"].ids, data.window, data.batch, settings.seed)
     return Text(tokenizer, batches, streams["validation"])
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.data.masked.batches import MaskedBatch, MaskedBatches, read_text, stream_of
 from regard.data.masked.settings import NAMED, Masking, TestedGaps
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.data.text.lines import read_lines
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
@@ -64,7 +64,7 @@ def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], Non
         tokenizer = load_tokenizer(saved)
     streams = {name: stream_of(parts[name], tokenizer) for name in ("training", "validation")}
     for name, stream in streams.items():
-        say(News(f"{name}: {_counted(stream)}"))
+        say(Information(f"{name}: {_counted(stream)}"))
     batches = MaskedBatches(streams["training"], data.window, data.batch, data.masking, len(tokenizer), settings.seed)
     return Text(tokenizer, batches, gaps(settings, data.asked, streams["validation"], len(tokenizer)))
 

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from regard.data.points.batches import UNTOLD, PointBatch
+from regard.data.points.batches import IGNORED, PointBatch
 from regard.layers.objective import Objective
 from regard.models.pointing.pointer import PointerNetwork
 
@@ -13,7 +13,7 @@ from regard.models.pointing.pointer import PointerNetwork
 def from_answers(model: nn.Module, batch: PointBatch) -> Objective:
     """`−Σ log p(choice)` of the right choices (eq. 1), each after the right ones before it, in nats."""
     assert isinstance(model, PointerNetwork)
-    told = batch.answers != UNTOLD
+    told = batch.answers != IGNORED
     logs = model.log_probabilities(model.encode(batch.points, batch.lengths), batch.answers)
     chosen = logs.gather(-1, batch.answers.clamp_min(0)[..., None]).squeeze(-1)
     correct = (logs.detach().argmax(-1) == batch.answers) & told

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.messages import News
+from regard.data.messages import Information
 from regard.data.settings import Part
 from regard.data.tagging.batches import UNTAGGED, TaggedBatches
 from regard.data.tagging.conllu import TaggedSentence, read_conllu
@@ -142,7 +142,7 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
     else:
         features, tags = WordFeatures.load(saved), Tags.load(saved)
     counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
-    say(News(f"{counts} sentences; {len(tags.names)} tags, {len(features):,} features of words"))
+    say(Information(f"{counts} sentences; {len(tags.names)} tags, {len(features):,} features of words"))
 
     def batches(held: list[TaggedSentence], tokens: int) -> TaggedBatches:
         if cut := sum(len(one.words) > data.max_length for one in held):

@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.data.reading.babi import Story
 from regard.data.reading.settings import TestedStories
-from regard.data.reading.story_batches import KINDS, UNTOLD, StoryBatch
+from regard.data.reading.story_batches import IGNORED, KINDS, StoryBatch
 from regard.errors import ConfigError, DataError
 from regard.layers.objective import Objective, objective
 from regard.metrics.buckets import by_length
@@ -37,7 +37,7 @@ def _loss(settings: ReadingSettings) -> Callable[[nn.Module, StoryBatch], Object
 
     def loss(model: nn.Module, batch: StoryBatch) -> Objective:
         logits = model(batch.words, batch.kinds)
-        return objective(logits.flatten(0, 1), batch.answers.flatten(), smoothing, UNTOLD)
+        return objective(logits.flatten(0, 1), batch.answers.flatten(), smoothing, IGNORED)
 
     return loss
 
