@@ -1,7 +1,7 @@
-"""Text with gaps: running text in windows, of which some tokens are hidden and are to be told.
+"""Masked text: running text in windows, of which some tokens are masked and predicted (Devlin et al. 2019).
 
 A line's end is a token of its own (the id of `END`), as in `data.language.stream`. Unknown words are read but never
-told: no answer to them could be right.
+predicted: no answer could be right.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _filled(lines: list[str]) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def stream_of(lines: Iterable[str], tokenizer: Tokenizer) -> Int64[Tensor, " tokens"]:
+def token_stream(lines: Iterable[str], tokenizer: Tokenizer) -> Int64[Tensor, " tokens"]:
     """All tokens of some lines, each with its end; the text begins with an end, as if a line had been before it."""
     ids = [END]
     for line in lines:
@@ -66,75 +66,75 @@ class MaskedBatch:
 
     Attributes:
         index: which windows these are.
-        ids: as they are read, with what is hidden replaced.
-        told: at which places the model is to tell what stood there.
-        answers: what stood there, row by row.
+        ids: the inputs, masked tokens replaced.
+        predicted: at which positions the model predicts the original token.
+        targets: the original tokens there, row by row.
     """
 
     index: Int64[Tensor, " batch"]
     ids: Int64[Tensor, "batch positions"]
-    told: Bool[Tensor, "batch positions"]
-    answers: Int64[Tensor, " answers"]
+    predicted: Bool[Tensor, "batch positions"]
+    targets: Int64[Tensor, " answers"]
 
     def __len__(self) -> int:
         return len(self.index)
 
     def to(self, device: torch.device | str) -> "MaskedBatch":
         """The same batch on another device."""
-        return MaskedBatch(*(one.to(device) for one in (self.index, self.ids, self.told, self.answers)))
+        return MaskedBatch(*(one.to(device) for one in (self.index, self.ids, self.predicted, self.targets)))
 
 
-def hide(
+def mask_tokens(
     ids: Int64[Tensor, "*shape"], masking: Masking, vocabulary: int, draws: Float[Tensor, " three *shape"]
 ) -> tuple[Int64[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
-    """Choose tokens to be told, and hide them: as [MASK], as another token, or not at all.
+    """Choose tokens to predict, and replace them: by [MASK], by another token, or not at all.
 
     Args:
-        ids: of tokens.
+        ids: of the text.
         masking: the shares.
         vocabulary: how many ids there are; [MASK] is the next one after them.
-        draws: three for each token, from 0 up to 1: whether it is told, how it is hidden, and which token replaces it.
+        draws: three for each token, from 0 up to 1: whether it is predicted, how it is replaced, and by which token.
 
     Returns:
-        What is read, and where it is to be told.
+        The inputs, and the positions to predict.
     """
-    told = (draws[0] < masking.share) & ((ids >= len(SPECIALS)) | (ids == END))
-    masked = told & (draws[1] < masking.masked)
-    replaced = told & ~masked & (draws[1] < masking.masked + masking.replaced)
+    predicted = (draws[0] < masking.share) & ((ids >= len(SPECIALS)) | (ids == END))
+    masked = predicted & (draws[1] < masking.masked)
+    replaced = predicted & ~masked & (draws[1] < masking.masked + masking.replaced)
     others = len(SPECIALS) + (draws[2] * (vocabulary - len(SPECIALS))).long()
-    return torch.where(masked, vocabulary, torch.where(replaced, others, ids)), told
+    return torch.where(masked, vocabulary, torch.where(replaced, others, ids)), predicted
 
 
 class MaskedBatches:
-    """Windows of a text, hidden and ordered anew for each epoch.
+    """Windows of a text, masked and ordered anew for each epoch.
 
-    A window's number says its epoch too (`epoch × tokens + first token`), so that what is hidden in it depends on seed
-    and number alone: a resumed run, and each of several processes, hides the same.
+    A window's number says its epoch too (`epoch × tokens + first token`), so that its masks depend on seed and
+    number alone: a resumed run, and each of several processes, masks the same tokens.
 
     Args:
         stream: the ids.
         window: tokens of a window; a shorter text is one window.
         batch: windows of a batch.
-        masking: what is hidden.
+        masking: the shares.
         vocabulary: how many ids there are.
-        seed: of order and gaps.
+        seed: of order and masks.
 
     Raises:
-        DataError: there is nothing to read.
+        DataError: the text or the vocabulary is too small to predict anything.
     """
 
     def __init__(
         self, stream: Int64[Tensor, " tokens"], window: int, batch: int, masking: Masking, vocabulary: int, seed: int
     ) -> None:
         if len(stream) < 2:
-            raise DataError(f"a text of {len(stream)} tokens has nothing to hide and something to tell it from")
+            raise DataError(f"a text of {len(stream)} tokens has nothing to mask and something to predict it from")
         if vocabulary <= len(SPECIALS):
-            raise DataError("the vocabulary has no entry beside the special ones: there is nothing to tell")
+            raise DataError("the vocabulary has no entry beside the special ones: there is nothing to predict")
         self.stream, self.window, self.batch = stream, min(window, len(stream)), batch
         self.masking, self.vocabulary, self.seed = masking, vocabulary, seed
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """The windows of each batch; the first cut is drawn, and what is left over at both ends waits for an epoch."""
+        """The windows of each batch; the first begins at a random token, so that what is left over differs by epoch."""
         chance = Chance("gaps", self.seed, epoch)
         first = chance.below(min(self.window, len(self.stream) - self.window + 1))
         starts = chance.shuffled(range(first, len(self.stream) - self.window + 1, self.window))
@@ -142,7 +142,7 @@ class MaskedBatches:
         return [numbers[at : at + self.batch] for at in range(0, len(numbers), self.batch)]
 
     def load(self, indices: list[int]) -> MaskedBatch:
-        """The windows of these numbers, with their gaps."""
+        """The windows of these numbers, masked."""
         return self._batch([(number, self.window) for number in indices])
 
     def whole(self) -> list[MaskedBatch]:
@@ -161,5 +161,5 @@ class MaskedBatches:
             rows.append(self.stream[start : start + width])
             draws.append(np.random.Generator(np.random.PCG64([self.seed, number])).random((3, width)))
         ids = torch.stack(rows)
-        read, told = hide(ids, self.masking, self.vocabulary, torch.from_numpy(np.stack(draws, 1)))
-        return MaskedBatch(torch.tensor([number for number, _ in spans]), read, told, ids[told])
+        inputs, predicted = mask_tokens(ids, self.masking, self.vocabulary, torch.from_numpy(np.stack(draws, 1)))
+        return MaskedBatch(torch.tensor([number for number, _ in spans]), inputs, predicted, ids[predicted])

@@ -1,4 +1,4 @@
-"""Which text a masked language model reads, how much of it is hidden, and how it is split and cut. No torch here."""
+"""Which text a masked language model reads, which share of it is masked, and how it is split and cut. No torch here."""
 
 from typing import ClassVar, Literal
 
@@ -9,7 +9,7 @@ from regard.data.settings import OneOrigin, Paths, leave_some
 NAMED = "data.text=FILE, or data.standard_library=true for the source of Python's own"
 
 
-class TestedGaps(BaseModel):
+class TestedMaskedText(BaseModel):
     """Text to test on; none named: what the run held out for it."""
 
     __test__ = False  # no test of pytest's, whatever its name
@@ -17,16 +17,16 @@ class TestedGaps(BaseModel):
 
     text: Paths | None = Field(default=None, description="file or files of text")
     asked: float = Field(
-        default=0.15, gt=0, lt=1, description="part of the known tokens that a validation or a test hides and asks for"
+        default=0.15, gt=0, lt=1, description="part of the known tokens that a validation or a test masks and predicts"
     )
 
 
 class Masking(BaseModel):
-    """What training does to the tokens that are to be told (Devlin et al. 2019, section 3.1)."""
+    """How training masks tokens (Devlin et al. 2019, section 3.1)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    share: float = Field(default=0.15, gt=0, lt=1, description="tokens that are to be told, of all that are known")
+    share: float = Field(default=0.15, gt=0, lt=1, description="tokens to predict, of all that are known")
     masked: float = Field(default=0.8, ge=0, le=1, description="of these, part that is read as [MASK]")
     replaced: float = Field(default=0.1, ge=0, le=1, description="part that is read as another token, drawn at random")
 
@@ -37,7 +37,7 @@ class Masking(BaseModel):
         return self
 
 
-class MaskedData(TestedGaps, OneOrigin):
+class MaskedData(TestedMaskedText, OneOrigin):
     """Text to train, validate and test on, the vocabulary and the windows.
 
     A file may be gzipped, or lie in a zip archive: `a.zip/b.txt`. The last lines of named files are for the test, those
@@ -57,7 +57,7 @@ class MaskedData(TestedGaps, OneOrigin):
     lower: bool = Field(default=False, description="fold upper case to lower case")
     window: int = Field(default=64, ge=2, description="tokens that are read together, line ends among them")
     batch: int = Field(default=32, ge=1, description="windows of a batch")
-    masking: Masking = Field(default=Masking(), description="what is hidden in training")
+    masking: Masking = Field(default=Masking(), description="how training masks")
 
     @model_validator(mode="after")
     def _rest(self) -> "MaskedData":

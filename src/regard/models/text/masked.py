@@ -22,10 +22,10 @@ class Gaps(Protocol):
     def ids(self) -> Tensor: ...
 
     @property
-    def told(self) -> Tensor: ...
+    def predicted(self) -> Tensor: ...
 
     @property
-    def answers(self) -> Tensor: ...
+    def targets(self) -> Tensor: ...
 
 
 class MaskedLanguageModel(nn.Module):
@@ -68,4 +68,4 @@ class MaskedLanguageModel(nn.Module):
 
     def forward(self, batch: Gaps, smoothing: float = 0.0) -> Objective:
         """Sums over the gaps of a batch."""
-        return objective(self.told(batch.ids, batch.told), batch.answers, smoothing)
+        return objective(self.told(batch.ids, batch.predicted), batch.targets, smoothing)

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regard.data.masked.settings import MaskedData, TestedGaps
+from regard.data.masked.settings import MaskedData, TestedMaskedText
 from regard.models.text.masked_settings import MaskedModelSettings
 from regard.tasks.core.settings import Better, RunSettings
 
@@ -12,7 +12,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class MaskedSettings(RunSettings):
     """From a text with gaps to what is hidden in them."""
 
-    tests: ClassVar[type[BaseModel]] = TestedGaps
+    tests: ClassVar[type[BaseModel]] = TestedMaskedText
     measures: ClassVar[dict[str, Better]] = {"accuracy": "max", "loss": "min"}
 
     task: Literal["masked"] = Field("masked", description="What the model is for.")

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.masked.batches import MaskedBatch, MaskedBatches, read_text, stream_of
-from regard.data.masked.settings import NAMED, Masking, TestedGaps
+from regard.data.masked.batches import MaskedBatch, MaskedBatches, read_text, token_stream
+from regard.data.masked.settings import NAMED, Masking, TestedMaskedText
 from regard.data.messages import Information
 from regard.data.text.lines import read_lines
 from regard.data.tokenizers.base import Tokenizer
@@ -62,7 +62,7 @@ def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], Non
         tokenizer = train_tokenizer(data.tokenizer, parts["training"], data.vocabulary_size, lower=data.lower)
     else:
         tokenizer = load_tokenizer(saved)
-    streams = {name: stream_of(parts[name], tokenizer) for name in ("training", "validation")}
+    streams = {name: token_stream(parts[name], tokenizer) for name in ("training", "validation")}
     for name, stream in streams.items():
         say(Information(f"{name}: {_counted(stream)}"))
     batches = MaskedBatches(streams["training"], data.window, data.batch, data.masking, len(tokenizer), settings.seed)
@@ -126,7 +126,7 @@ def _view(filler: Filler, text: str | None, *, language: str = "en", heads: bool
 
 
 def _evaluate(filler: Filler, run: Path, test: dict[str, Any]) -> Evaluation:
-    tested, settings, tokenizer = check(TestedGaps, test), filler.settings, filler.tokenizer
+    tested, settings, tokenizer = check(TestedMaskedText, test), filler.settings, filler.tokenizer
     notes: list[str] = []
     try:
         parts = read_text(settings.data)
@@ -141,14 +141,14 @@ def _evaluate(filler: Filler, run: Path, test: dict[str, Any]) -> Evaluation:
     else:
         assert parts is not None
         lines = parts["test"]
-    stream = stream_of(lines, tokenizer)
+    stream = token_stream(lines, tokenizer)
     batches = gaps(settings, tested.asked, stream, len(tokenizer))
     with torch.no_grad():
         measures = _measured(filler.model, batches)
-    counted = None if parts is None else stream_of(parts["training"], tokenizer)
+    counted = None if parts is None else token_stream(parts["training"], tokenizer)
     case = ", lower case" if tokenizer.lower else ""
     return Evaluation(
-        items=sum(len(batch.answers) for batch in batches),
+        items=sum(len(batch.targets) for batch in batches),
         unit="gaps",
         measures=measures,
         signatures={
@@ -181,7 +181,7 @@ def baselines(
     ids = [END, END, *stream.tolist(), END, END]
     filled, usual, count = 0, 0, 0
     for batch in batches:
-        for first, row in zip(batch.index.tolist(), batch.told, strict=True):
+        for first, row in zip(batch.index.tolist(), batch.predicted, strict=True):
             for at in (first + 2 + row.nonzero().flatten()).tolist():
                 guess = trigrams.fill((ids[at - 2], ids[at - 1]), (ids[at + 1], ids[at + 2]))
                 guess[UNKNOWN] = 0  # never asked for
