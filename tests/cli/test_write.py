@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from regard.data.language.stream import Stream
+from regard.data.language.stream import TokenStream
 from regard.errors import DataError
 from regard.tasks.core.load import load
 from regard.tasks.language.evaluation import read_through, stretch_of
@@ -68,7 +68,7 @@ def test_perplexity_counts_every_piece_once(regard, trained, rhyme, tmp_path):
     assert found["pieces"] == 4 and "1 of them unknown (25.0%)" in found["signatures"]["perplexity"]
     # By hand: each piece from all those before it, the first from a line end.
     writer = load(trained)
-    ids = Stream.of(["one two zork"], writer.tokenizer).ids.tolist()
+    ids = TokenStream.of(["one two zork"], writer.tokenizer).ids.tolist()
     logits, _ = writer.model.read(torch.tensor([[3, *ids[:-1]]]), writer.model.reader.start(1))
     nats = -logits.log_softmax(-1)[0, range(4), ids].sum().item()
     assert found["measures"]["perplexity"] == pytest.approx(math.exp(nats / 4), rel=1e-5)
@@ -77,7 +77,7 @@ def test_perplexity_counts_every_piece_once(regard, trained, rhyme, tmp_path):
 def test_the_state_is_carried_over_windows(trained):
     """K5: cut into windows of any size, a text is told with the same probability."""
     writer = load(trained)
-    stream = Stream.of(RHYME * 5, writer.tokenizer)
+    stream = TokenStream.of(RHYME * 5, writer.tokenizer)
     stretch = stretch_of(writer.settings)
     assert stretch == 1024
     whole = read_through(writer.model, stream, stretch=stretch, window=1000)

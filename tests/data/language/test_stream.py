@@ -1,11 +1,11 @@
-"""Running text: streams, windows, stretches."""
+"""Running text: streams, windows, evaluation segments."""
 
 import numpy as np
 import pytest
 import torch
 
 from regard.data.chance import Chance
-from regard.data.language.stream import Stream, WindowBatches, stretches
+from regard.data.language.stream import TokenStream, WindowBatches, evaluation_segments
 from regard.data.text.documents import Line
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError
@@ -14,19 +14,19 @@ from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 
 def test_a_line_end_is_a_piece_and_unknown_words_are_counted():
     tokenizer = train_tokenizer("words", ["a b", "", "b a"], 6)
-    stream = Stream.of(["a b", "", "a zork"], tokenizer)
+    stream = TokenStream.of(["a b", "", "a zork"], tokenizer)
     [a, b] = tokenizer.encode("a b").ids
     assert stream.ids.tolist() == [a, b, END, END, a, UNKNOWN, END]
-    assert stream.unknown == 1 and stream.opening == END
+    assert stream.unknown == 1 and stream.start_id == END
 
 
 def test_a_document_ends_with_a_mark_and_the_front_of_a_split_line_has_no_end():
     tokenizer = train_tokenizer("words", ["a b"], 6)
     [a, b] = tokenizer.encode("a b").ids
     lines = [Line("a", first=True), Line("b"), Line("b a", first=True, ends=False)]
-    marked = Stream.of(lines, tokenizer, borders=True)
-    assert marked.ids.tolist() == [a, END, b, END, BEGIN, b, a, BEGIN] and marked.opening == BEGIN
-    assert Stream.of(lines, tokenizer).ids.tolist() == [a, END, b, END, b, a]
+    marked = TokenStream.of(lines, tokenizer, borders=True)
+    assert marked.ids.tolist() == [a, END, b, END, BEGIN, b, a, BEGIN] and marked.start_id == BEGIN
+    assert TokenStream.of(lines, tokenizer).ids.tolist() == [a, END, b, END, b, a]
     assert marked.ids.dtype == np.uint16
 
 
@@ -74,21 +74,21 @@ def test_documents_of_a_window_are_numbered_from_their_marks():
 
 
 @pytest.mark.parametrize(("length", "window"), [(4, 3), (4, 4), (64, 2), (1, 1), (13, 100)])
-def test_stretches_tell_every_piece_once_from_the_one_before_it(length, window):
+def test_segments_have_every_token_once_from_the_one_before_it(length, window):
     ids, told, row = list(range(10, 23)), {}, 0
-    for part in stretches(Stream(np.array(ids), 0), length, window, ignored=-1):
-        for row, (read, wanted) in enumerate(zip(part.read.tolist(), part.told.tolist(), strict=True)):
+    for part in evaluation_segments(TokenStream(np.array(ids), 0), length, window, ignored=-1):
+        for row, (read, wanted) in enumerate(zip(part.inputs.tolist(), part.targets.tolist(), strict=True)):
             for place, (before, one) in enumerate(zip(read, wanted, strict=True)):
                 if one != -1:
-                    told[row * min(length, 64) + part.first + place] = (before, one)
+                    told[row * min(length, 64) + part.start + place] = (before, one)
     assert [told[at] for at in range(13)] == list(zip([END, *ids], ids, strict=False))
 
 
-def test_stretches_of_documents_begin_with_each():
+def test_segments_of_documents_begin_with_each():
     """K5: what stands before a border is not read; a long document is cut, and its parts begin afresh."""
     ids = np.array([7, END, BEGIN, 8, 9, 10, END, BEGIN, 6, BEGIN])
-    [part] = stretches(Stream(ids, 0, borders=True), 3, 8, ignored=-1, apart=True)
-    rows = sorted(zip(part.read.tolist(), part.told.tolist(), strict=True))
+    [part] = evaluation_segments(TokenStream(ids, 0, borders=True), 3, 8, ignored=-1, by_document=True)
+    rows = sorted(zip(part.inputs.tolist(), part.targets.tolist(), strict=True))
     assert rows == [
         ([BEGIN, 6, PADDING], [6, BEGIN, -1]),
         ([BEGIN, 7, END], [7, END, BEGIN]),
@@ -99,7 +99,7 @@ def test_stretches_of_documents_begin_with_each():
 
 def test_many_rows_are_read_in_several_groups():
     ids = np.arange(10, 10 + 70_000) % 60_000 + 10
-    parts = list(stretches(Stream(ids, 0), 1000, 1000, ignored=-1))
-    assert len(parts) > 1 and {part.first for part in parts} == {0}
-    told = torch.cat([part.told.flatten() for part in parts])
+    parts = list(evaluation_segments(TokenStream(ids, 0), 1000, 1000, ignored=-1))
+    assert len(parts) > 1 and {part.start for part in parts} == {0}
+    told = torch.cat([part.targets.flatten() for part in parts])
     assert told[told != -1].tolist() == ids.tolist()

@@ -47,7 +47,7 @@ def test_the_disk_holds_what_memory_would(settings):
 def test_it_is_made_once(settings, monkeypatch):
     _, first = read_streams(settings, None, silent)
     monkeypatch.setattr(room, "iterate_parts", lambda *given: pytest.fail("read again"))
-    monkeypatch.setattr(room, "measured", lambda *given: pytest.fail("counted again"))
+    monkeypatch.setattr(room, "text_size", lambda *given: pytest.fail("counted again"))
     monkeypatch.setattr(room, "FileLock", lambda *given: pytest.fail("a folder that may only be read is locked"))
     said = []
     same(read_streams(settings, None, said.append)[1], first)

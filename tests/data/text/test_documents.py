@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from regard.data.language.held_out import measured, read_parts, vocabulary_lines
+from regard.data.language.held_out import read_parts, text_size, vocabulary_lines
 from regard.data.language.settings import LanguageData
 from regard.data.text.documents import files_of, iterate_text
 from regard.errors import ConfigError, DataError
@@ -93,7 +93,7 @@ def test_a_share_of_characters_cuts_a_line_whose_end_is_in_the_later_part(tmp_pa
     path = tmp_path / "a.txt"
     path.write_text("abcd\nefgh\n")  # ten characters with the line ends
     settings = LanguageData(text=path, split="characters", validation_share=0.3, test_share=0.2)
-    assert measured(settings) == 10
+    assert text_size(settings) == 10
     parts = read_parts(settings)
     assert [[(line.text, line.ends) for line in parts[name]] for name in parts] == [
         [("abcd", True)],

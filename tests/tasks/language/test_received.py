@@ -6,7 +6,7 @@ import torch
 
 from regard.data.algorithms.problem import problem
 from regard.data.algorithms.settings import CopySettings
-from regard.data.language.stream import Stream
+from regard.data.language.stream import TokenStream
 from regard.models.memory.sequences import build
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel
@@ -67,7 +67,7 @@ def model(position: str, **options) -> TransformerLanguageModel:
 
 
 def test_a_text_is_read_up_to_the_last_position_that_is_known():
-    stream = Stream(np.arange(23) % 9 + 4, 0)
+    stream = TokenStream(np.arange(23) % 9 + 4, 0)
     told = read_through(model("learned"), stream, stretch=11, window=5)
     assert [pieces for *_, pieces in told.each] == [3] + [2] * 4 + [0] * 6  # of stretches 11, 11 and 1 long
     assert "positions 0 to 4" in told.stopped
@@ -112,7 +112,7 @@ def test_received_is_the_mean_of_the_weights_themselves():
 
 
 def test_the_tests_of_a_text_take_edges_that_rise():
-    with pytest.raises(Exception, match="edges are places from 2 on"):
+    with pytest.raises(Exception, match="edges are positions from 2 on"):
         check(settings_of("language").tests, {"edges": [1, 5]})
 
 

@@ -10,8 +10,8 @@ from regard.errors import ConfigError, DataError
 _VERBS = dict(zip(PARTS, ("train", "validate", "test"), strict=True))
 
 
-def measured(settings: LanguageData) -> int:
-    """How long the text is that is to be split: its lines, or its characters with the line breaks.
+def text_size(settings: LanguageData) -> int:
+    """The length of the text that is to be split: its lines, or its characters with the line breaks.
 
     Raises:
         ConfigError: no text is named.
@@ -19,7 +19,7 @@ def measured(settings: LanguageData) -> int:
     """
     if settings.text is None:
         raise ConfigError("no text is named; give data.text=FILE")
-    size = size_of(settings)
+    size = line_size(settings)
     return sum(size(line) for line in iterate_text(settings.text, settings.fields))
 
 
@@ -31,10 +31,10 @@ def iterate_parts(settings: LanguageData, total: int) -> Iterator[tuple[Part, Li
 
     Args:
         settings: which text, and the shares.
-        total: what `measured` says of it.
+        total: what `text_size` says of it.
     """
     assert settings.text is not None
-    borders, size = _borders(settings, total), size_of(settings)
+    borders, size = _borders(settings, total), line_size(settings)
     whole = settings.documents != "running"
     at = part = 0
     for line in iterate_text(settings.text, settings.fields):
@@ -63,19 +63,19 @@ def read_parts(settings: LanguageData) -> dict[Part, list[Line]]:
         DataError: a file cannot be read, or a part has no text.
     """
     parts: dict[Part, list[Line]] = {name: [] for name in PARTS}
-    total = measured(settings)
+    total = text_size(settings)
     for part, line in iterate_parts(settings, total):
         parts[part].append(line)
-    refuse_blank(settings, total, {name: sum(bool(line.text.strip()) for line in parts[name]) for name in PARTS})
+    require_text(settings, total, {name: sum(bool(line.text.strip()) for line in parts[name]) for name in PARTS})
     return parts
 
 
-def refuse_blank(settings: LanguageData, total: int, counts: dict[Part, int]) -> None:
+def require_text(settings: LanguageData, total: int, counts: dict[Part, int]) -> None:
     """Refuse a part without text; a test that is not wanted may be empty.
 
     Args:
         settings: which text, and the shares.
-        total: what `measured` says of it.
+        total: what `text_size` says of it.
         counts: of each part, how many of its lines are not blank.
 
     Raises:
@@ -96,8 +96,8 @@ def _borders(settings: LanguageData, total: int) -> tuple[int, int]:
     return test - (0 if settings.validation else round(total * settings.validation_share)), test
 
 
-def size_of(settings: LanguageData) -> Callable[[Line], int]:
-    """What a line counts for where the text is split."""
+def line_size(settings: LanguageData) -> Callable[[Line], int]:
+    """The measure of a line's length where the text is split: 1, or its characters and its line break."""
     return (lambda line: 1) if settings.split == "lines" else (lambda line: len(line.text) + 1)
 
 

@@ -7,8 +7,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from regard.data.settings import Paths, as_list, leave_some
 
-DEFAULT_STRETCH = 1024
-"""Tokens that a test reads from one fresh state, where the model says nothing else."""
+DEFAULT_SEGMENT = 1024
+"""Tokens of an evaluation segment, where the model says nothing else."""
 
 
 class TestedText(BaseModel):
@@ -22,24 +22,26 @@ class TestedText(BaseModel):
     stretch: int | None = Field(
         default=None,
         ge=1,
-        description=f"tokens that are read from one fresh state; null: {DEFAULT_STRETCH:,}, or, of a Transformer, as "
-        "many as its training read (data.window)",
+        description="tokens of an evaluation segment, which starts from a fresh state; null: "
+        f"{DEFAULT_SEGMENT:,}, or, of a Transformer, as many as its training read (data.window)",
     )
     edges: list[int] | None = Field(
-        default=None, min_length=1, description="places in a stretch, from 2, at which the next row of the table begins"
+        default=None,
+        min_length=1,
+        description="positions in a segment, from 2, at which a row of the table begins",
     )
     received: int = Field(
         default=0,
         ge=0,
-        description="stretches of which is told where a Transformer looks: the weight that each place receives from "
-        "the last ones (as many as a window has), 1 being an even share",
+        description="of a Transformer, segments whose received attention is measured: the weight that each "
+        "position gets from the last ones (as many as a window has), 1 being an even share",
     )
 
     @field_validator("edges")
     @classmethod
     def _rising(cls, edges: list[int] | None) -> list[int] | None:
         if edges is not None and (edges != sorted(set(edges)) or edges[0] < 2):
-            raise ValueError(f"edges are places from 2 on, each greater than the one before; given {edges}")
+            raise ValueError(f"edges are positions from 2 on, each greater than the one before; given {edges}")
         return edges
 
 
@@ -58,8 +60,8 @@ class LanguageData(BaseModel):
     )
     documents: Literal["running", "marked", "apart"] = Field(
         default="running",
-        description="running: one text, without borders; marked: each document ends with a mark; apart: besides, what "
-        "is in other documents is not seen",
+        description="running: one text, without borders; marked: each document ends with a token of its own; apart: "
+        "besides, other documents are masked out",
     )
     validation: Paths | None = Field(
         default=None, description="text that chooses a checkpoint, in place of a share of `text`"
@@ -78,7 +80,7 @@ class LanguageData(BaseModel):
         default=None,
         description="a folder that keeps the ids, made once and read from the disk: for more text than memory holds",
     )
-    window: int = Field(default=64, ge=1, description="tokens that training reads from one fresh state")
+    window: int = Field(default=64, ge=1, description="tokens of a training window, which starts from a fresh state")
     batch: int = Field(default=32, ge=1, description="windows of a batch")
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""Running text as one stream of ids, the windows that training cuts it into, and the rows that a test reads.
+"""Running text as one stream of ids, the windows that training cuts it into, and the segments of an evaluation.
 
-Each line is cut into tokens, and its end is a token of its own (the id of `END`), so that a model can tell where lines
-break and write them. Where documents have borders, each ends with the id of `BEGIN`: it is told as the last token of
-one document, and read before the first token of the next.
+Each line is cut into tokens, and its end is a token of its own (the id of `END`), so that a model learns where lines
+break. Where documents have borders, each ends with the id of `BEGIN`: the last target of one document, and the first
+input of the next.
 """
 
 from array import array
@@ -22,27 +22,27 @@ from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 
 _TOGETHER = 1 << 12
-"""Tokens that a test reads in one go, about; each takes as many numbers as the vocabulary has entries."""
+"""Tokens of an evaluation in one call, about; each has as many logits as the vocabulary has entries."""
 
 
 def line_ids(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
-    """The ids of a line with its end, if that is here; with a border, the mark of the document before comes first."""
+    """The ids of a line with its end, if that is here; with a border, the end of the document before comes first."""
     return [BEGIN] * border + tokenizer.encode(line.text).ids + [END] * line.ends
 
 
-def narrowest(vocabulary: int) -> np.dtype:
+def smallest_id_type(vocabulary: int) -> np.dtype:
     """The type that an id of so many takes the least room in."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<i4")
 
 
 @dataclass(frozen=True)
-class Stream:
+class TokenStream:
     """A text as ids.
 
     Attributes:
-        ids: of all tokens, line ends and marks; in memory, or on the disk.
+        ids: of all tokens, line ends and borders; in memory, or on the disk.
         unknown: how many of them are words that the vocabulary does not know.
-        borders: whether its documents end with a mark.
+        borders: whether its documents end with `BEGIN`.
     """
 
     ids: np.ndarray
@@ -50,7 +50,7 @@ class Stream:
     borders: bool = False
 
     @classmethod
-    def of(cls, lines: Iterable[Line | str], tokenizer: Tokenizer, borders: bool = False) -> "Stream":
+    def of(cls, lines: Iterable[Line | str], tokenizer: Tokenizer, borders: bool = False) -> "TokenStream":
         """The stream of some lines, in memory."""
         ids = array("i")
         for given in lines:
@@ -58,14 +58,14 @@ class Stream:
             ids.extend(line_ids(line, tokenizer, borders and line.first and bool(ids)))
         if borders and ids:
             ids.append(BEGIN)
-        return cls(np.array(ids, narrowest(len(tokenizer))), ids.count(UNKNOWN), borders)
+        return cls(np.array(ids, smallest_id_type(len(tokenizer))), ids.count(UNKNOWN), borders)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
-    def opening(self) -> int:
-        """What is read before the first token: as if a line, or a document, had just ended."""
+    def start_id(self) -> int:
+        """The input before the first token: as if a line, or a document, had just ended."""
         return BEGIN if self.borders else END
 
 
@@ -74,7 +74,7 @@ class WindowBatch:
     """Windows side by side.
 
     Attributes:
-        ids: each has one token more than is told: the first is only read.
+        ids: inputs and targets in one: all but the last, and all but the first of each row.
     """
 
     ids: Int64[Tensor, "batch positions"]
@@ -88,11 +88,11 @@ class WindowBatch:
 
     @property
     def documents(self) -> Int64[Tensor, "batch positions"]:
-        """The number of each token's document within its window; a mark that is read begins one."""
+        """The number of each token's document within its window; `BEGIN` starts one."""
         return (self.ids == BEGIN).long().cumsum(1)
 
 
-class Plan(Sequence[list[int]]):
+class EpochBatches(Sequence[list[int]]):
     """The batches of an epoch as lists of numbers, kept as one array: text that fills a disk has many windows.
 
     Args:
@@ -121,32 +121,32 @@ class Plan(Sequence[list[int]]):
 class WindowBatches:
     """Windows of a stream, cut anew and put in a new order for each epoch.
 
-    The first cut is drawn, so that in the course of the epochs a token stands at every place of a window; what is left
-    over before the first and after the last window is left out of that epoch.
+    The first window begins at a random token, so that over the epochs a token stands at every position of a window. The
+    tokens before the first and after the last window are left out of that epoch.
 
     Args:
         stream: the ids, from which windows are read when they are needed.
-        window: tokens that are told in a window; a shorter text is one window.
+        window: targets of a window; a shorter text is one window.
         batch: windows of a batch.
         seed: with the number of the epoch it decides cuts and order; the same on every machine.
 
     Raises:
-        DataError: there are fewer than two tokens, so that there is nothing to tell.
+        DataError: there are fewer than two tokens, so that there is nothing to predict.
     """
 
     def __init__(self, stream: np.ndarray | Sequence[int], window: int, batch: int, seed: int = 0) -> None:
         if len(stream) < 2:
-            raise DataError(f"a text of {len(stream)} tokens has no next one to tell")
+            raise DataError(f"a text of {len(stream)} tokens has no next one to predict")
         self.ids = np.asanyarray(stream)
         self.window, self.batch, self.seed = min(window, len(stream) - 1), batch, seed
 
     def plan(self, epoch: int) -> Sequence[list[int]]:
         """Where the windows of each batch of an epoch begin."""
         chance = Chance("windows", self.seed, epoch)
-        told = len(self.ids) - 1
-        first = chance.below(min(self.window, told - self.window + 1))
-        starts = np.arange(first, told - self.window + 1, self.window)
-        return Plan(starts[chance.order(len(starts))], self.batch)
+        targets = len(self.ids) - 1
+        first = chance.below(min(self.window, targets - self.window + 1))
+        starts = np.arange(first, targets - self.window + 1, self.window)
+        return EpochBatches(starts[chance.order(len(starts))], self.batch)
 
     def load(self, indices: list[int]) -> WindowBatch:
         """The windows that begin at some places."""
@@ -155,51 +155,53 @@ class WindowBatches:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """The same places of several rows of a text, to be read on from the part before.
+class EvaluationSegment:
+    """The same positions of several rows of a text; the state is carried over from the segment before.
 
     Attributes:
-        first: the place of its first token in its row; 0 is where rows are read from a fresh state.
-        read: what is read, one token behind what is told; padding where a row is over.
-        told: what is told; `ignored` where a row is over.
+        start: the position of its first token in its row; 0 is where rows start from a fresh state.
+        inputs: the token before each target; padding where a row is over.
+        targets: the tokens to predict; `ignored` where a row is over.
     """
 
-    first: int
-    read: Int64[Tensor, "rows positions"]
-    told: Int64[Tensor, "rows positions"]
+    start: int
+    inputs: Int64[Tensor, "rows positions"]
+    targets: Int64[Tensor, "rows positions"]
 
 
-def stretches(stream: Stream, length: int, window: int, ignored: int, apart: bool = False) -> Iterator[Stretch]:
-    """A whole text in rows, some side by side, window by window: every token is told once, and none is left out.
+def evaluation_segments(
+    stream: TokenStream, length: int, window: int, ignored: int, by_document: bool = False
+) -> Iterator[EvaluationSegment]:
+    """A whole text in rows, some side by side, window by window: every token is predicted once, none is left out.
 
-    The first token of a row is told from the one before it; the first of the text as after a line end or a mark.
+    The first token of a row is predicted from the one before it; the first of the text as after a line end or a border.
 
     Args:
         stream: the text.
         length: tokens of a row at most, each of which starts from a fresh state.
-        window: tokens of a row that are read in one go.
-        ignored: what stands in `told` where there is nothing.
-        apart: begin a row with each document.
+        window: tokens of a row in one segment.
+        ignored: the target where a row is over.
+        by_document: begin a row with each document.
     """
-    rows = _rows(stream, length, apart)
+    rows = _rows(stream, length, by_document)
     together = max(1, _TOGETHER // min(length, window))
     for at in range(0, len(rows), together):
         some = rows[at : at + together].tolist()
         longest = max(stop - start for start, stop in some)
-        told = torch.full((len(some), longest), ignored, dtype=torch.int64)
-        read = torch.full_like(told, PADDING)
+        targets = torch.full((len(some), longest), ignored, dtype=torch.int64)
+        inputs = torch.full_like(targets, PADDING)
         for row, (start, stop) in enumerate(some):
-            before = [stream.opening] if start == 0 else stream.ids[start - 1 : start].tolist()
+            before = [stream.start_id] if start == 0 else stream.ids[start - 1 : start].tolist()
             ids = torch.tensor([*before, *stream.ids[start:stop].tolist()])
-            read[row, : stop - start], told[row, : stop - start] = ids[:-1], ids[1:]
+            inputs[row, : stop - start], targets[row, : stop - start] = ids[:-1], ids[1:]
         for first in range(0, longest, window):
             places = slice(first, min(first + window, longest))
-            yield Stretch(first, read[:, places], told[:, places])
+            yield EvaluationSegment(first, inputs[:, places], targets[:, places])
 
 
-def _rows(stream: Stream, length: int, apart: bool) -> np.ndarray:
+def _rows(stream: TokenStream, length: int, by_document: bool) -> np.ndarray:
     """First place of each row, and the one after its last; those of documents by length, so that few are padded."""
-    if not apart:
+    if not by_document:
         starts = np.arange(0, len(stream), length)
         return np.stack([starts, np.minimum(starts + length, len(stream))], axis=1)
     ends = np.flatnonzero(stream.ids == BEGIN) + 1

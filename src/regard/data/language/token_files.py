@@ -15,9 +15,9 @@ import numpy as np
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from regard.data.language.held_out import iterate_parts, measured, refuse_blank, size_of, vocabulary_lines
+from regard.data.language.held_out import iterate_parts, line_size, require_text, text_size, vocabulary_lines
 from regard.data.language.settings import LanguageData
-from regard.data.language.stream import Stream, line_ids, narrowest
+from regard.data.language.stream import TokenStream, line_ids, smallest_id_type
 from regard.data.messages import Information
 from regard.data.settings import PARTS, Part
 from regard.data.text.documents import Line, files_of, origin_of
@@ -35,7 +35,7 @@ _DECISIVE = ("fields", "documents", "validation_share", "test_share", "split", "
              "vocabulary_lines", "lower")  # fmt: skip
 
 
-class _Written(BaseModel):
+class _PartState(BaseModel):
     """What a part's file holds."""
 
     model_config = ConfigDict(extra="forbid")
@@ -45,7 +45,7 @@ class _Written(BaseModel):
     texts: int = 0
 
 
-class _State(BaseModel):
+class _FolderState(BaseModel):
     """How far a folder is."""
 
     model_config = ConfigDict(extra="forbid")
@@ -54,19 +54,19 @@ class _State(BaseModel):
     total: int
     tokenizer: str
     lines: int = 0
-    parts: dict[Part, _Written]
+    parts: dict[Part, _PartState]
     whole: bool = False
 
 
 def token_files(
-    settings: LanguageData, tokenizer: Tokenizer | None, say: Callable[[str], None]
-) -> tuple[Tokenizer, dict[Part, Stream]]:
-    """The three parts of a text from the folder `settings.tokens`, which is made first, or gone on with.
+    settings: LanguageData, tokenizer: Tokenizer | None, report: Callable[[str], None]
+) -> tuple[Tokenizer, dict[Part, TokenStream]]:
+    """The three parts of a text from the folder `settings.tokens`, which is made first, or finished.
 
     Args:
         settings: which text, and where its ids are kept.
         tokenizer: of the run; None: learn one, or take the folder's.
-        say: told how far the making is.
+        report: called with messages on the progress.
 
     Returns:
         The tokenizer, and the streams, which are read from the disk.
@@ -76,56 +76,64 @@ def token_files(
     """
     folder = settings.tokens
     assert folder is not None
-    state = _begun(folder, settings) if folder.is_dir() else None
+    state = _load_state(folder, settings) if folder.is_dir() else None
     if state is None or not state.whole:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            state = _made(folder, settings, tokenizer, say)
+            state = _make(folder, settings, tokenizer, report)
     kept = load_tokenizer(folder)
     if {kept.fingerprint(), (tokenizer or kept).fingerprint()} != {state.tokenizer}:
         raise _other_vocabulary(folder)
-    borders, kind = settings.documents != "running", narrowest(len(kept))
+    borders, kind = settings.documents != "running", smallest_id_type(len(kept))
     return kept, {
-        name: Stream(_mapped(folder, name, kind, one.pieces), one.unknown, borders) for name, one in state.parts.items()
+        name: TokenStream(_memory_map(folder, name, kind, one.pieces), one.unknown, borders)
+        for name, one in state.parts.items()
     }
 
 
-def _made(folder: Path, settings: LanguageData, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> _State:
-    """Make the folder, or go on with it; to be called by one process at a time."""
-    state = _begun(folder, settings)
+def _make(
+    folder: Path, settings: LanguageData, tokenizer: Tokenizer | None, report: Callable[[str], None]
+) -> _FolderState:
+    """Make the folder, or finish it; to be called by one process at a time."""
+    state = _load_state(folder, settings)
     if state is None:
-        say(Information(f"{folder}: the text is counted and its vocabulary learned"))
-        total = measured(settings)
+        report(Information(f"{folder}: the text is counted and its vocabulary learned"))
+        total = text_size(settings)
         made = tokenizer or train_tokenizer(
             settings.tokenizer, vocabulary_lines(settings, total), settings.vocabulary_size, lower=settings.lower
         )
         made.save(folder)
-        parts = {name: _Written() for name in PARTS}
-        state = _State(key=_key(settings), total=total, tokenizer=made.fingerprint(), parts=parts)
-        _keep(folder, state)
+        parts = {name: _PartState() for name in PARTS}
+        state = _FolderState(key=_key(settings), total=total, tokenizer=made.fingerprint(), parts=parts)
+        _save_state(folder, state)
     if not state.whole:
         kept = load_tokenizer(folder)
         if kept.fingerprint() != state.tokenizer:
             raise _other_vocabulary(folder)
-        _Maker(folder, settings, state, kept, say).make()
+        _Maker(folder, settings, state, kept, report).make()
     return state
 
 
 class _Maker:
-    """Writes the ids of a text part by part, and now and then how far it is."""
+    """Writes the ids of a text part by part, and now and then its state."""
 
     def __init__(
-        self, folder: Path, settings: LanguageData, state: _State, tokenizer: Tokenizer, say: Callable[[str], None]
+        self,
+        folder: Path,
+        settings: LanguageData,
+        state: _FolderState,
+        tokenizer: Tokenizer,
+        report: Callable[[str], None],
     ) -> None:
         self.folder, self.settings, self.state = folder, settings, state
-        self.tokenizer, self.say = tokenizer, say
-        self.kind, self.borders = narrowest(len(tokenizer)), settings.documents != "running"
+        self.tokenizer, self.report = tokenizer, report
+        self.kind, self.borders = smallest_id_type(len(tokenizer)), settings.documents != "running"
         self.waiting = {name: array("i") for name in PARTS}
 
     def make(self) -> None:
         """Go on from where the state says, to the end."""
-        state, size, done = self.state, size_of(self.settings), 0
-        files = {name: self._opened(name) for name in PARTS}
+        state, size, done = self.state, line_size(self.settings), 0
+        files = {name: self._open_part(name) for name in PARTS}
         try:
             saved = time.monotonic()
             for number, (part, line) in enumerate(iterate_parts(self.settings, state.total)):
@@ -136,11 +144,11 @@ class _Maker:
                 if time.monotonic() - saved >= SECONDS:
                     self._write(files, number + 1)
                     tokens = sum(one.pieces for one in state.parts.values())
-                    self.say(
+                    self.report(
                         Information(f"{self.folder}: {tokens:,} tokens, {min(1.0, done / max(1, state.total)):.0%}")
                     )
                     saved = time.monotonic()
-            refuse_blank(self.settings, state.total, {name: self.state.parts[name].texts for name in PARTS})
+            require_text(self.settings, state.total, {name: self.state.parts[name].texts for name in PARTS})
             for name in PARTS:
                 if self.borders and self._count(name):
                     self.waiting[name].append(BEGIN)
@@ -158,7 +166,7 @@ class _Maker:
     def _count(self, part: Part) -> int:
         return self.state.parts[part].pieces + len(self.waiting[part])
 
-    def _opened(self, part: Part) -> BinaryIO:
+    def _open_part(self, part: Part) -> BinaryIO:
         """A part's file, without what was written after the state: it may not have come to the disk whole."""
         file = open(_file(self.folder, part), "ab")  # noqa: SIM115 - closed by `make`
         wanted = self.state.parts[part].pieces * self.kind.itemsize
@@ -179,7 +187,7 @@ class _Maker:
             del ids[:]
         self.state.lines = lines
         sync_folder(self.folder)
-        _keep(self.folder, self.state)
+        _save_state(self.folder, self.state)
 
 
 def _damaged(path: Path, size: int, wanted: int) -> DataError:
@@ -190,7 +198,7 @@ def _other_vocabulary(folder: Path) -> DataError:
     return DataError(f"{folder} holds the ids of another vocabulary; name another folder: data.tokens=FOLDER")
 
 
-def _begun(folder: Path, settings: LanguageData) -> _State | None:
+def _load_state(folder: Path, settings: LanguageData) -> _FolderState | None:
     """How far the folder is; None if nothing is in it yet."""
     path = folder / _STATE
     if not path.is_file():
@@ -199,7 +207,7 @@ def _begun(folder: Path, settings: LanguageData) -> _State | None:
             raise DataError(f"{folder} is no folder of ids, but holds {others[0]}; name another: data.tokens=FOLDER")
         return None
     try:
-        state = _State.model_validate_json(path.read_bytes())
+        state = _FolderState.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise DataError(f"{path} is damaged or of another version; delete the folder to make it anew") from error
     key = _key(settings)
@@ -221,7 +229,7 @@ def _key(settings: LanguageData) -> dict[str, Any]:
     return {**{name: getattr(settings, name) for name in _DECISIVE}, **origins}
 
 
-def _keep(folder: Path, state: _State) -> None:
+def _save_state(folder: Path, state: _FolderState) -> None:
     write_json(folder / _STATE, state.model_dump(mode="json"))
 
 
@@ -229,7 +237,7 @@ def _file(folder: Path, part: Part) -> Path:
     return folder / f"{part}.bin"
 
 
-def _mapped(folder: Path, part: Part, kind: np.dtype, tokens: int) -> np.ndarray:
+def _memory_map(folder: Path, part: Part, kind: np.dtype, tokens: int) -> np.ndarray:
     path = _file(folder, part)
     size = path.stat().st_size if path.is_file() else 0
     if size != tokens * kind.itemsize:

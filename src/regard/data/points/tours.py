@@ -79,7 +79,7 @@ def exact_tours(points: Points) -> Tours:
 def good_tours(points: Points, starts: int | None = None) -> Tours:
     """Short tours: from each of some starts the nearest neighbour's tour, bettered by exchanges; the best of them.
 
-    An exchange turns a stretch of the tour around (2-opt, Croes 1958) or moves up to three points elsewhere (Or 1976);
+    An exchange turns a segment of the tour around (2-opt, Croes 1958) or moves up to three points elsewhere (Or 1976);
     the best one is made until none helps.
 
     Args:
@@ -129,11 +129,11 @@ def _bettered(tours: np.ndarray, apart: np.ndarray) -> np.ndarray:
 
 
 def _turned(tours: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the best turned stretch saves, and the tours with it turned."""
+    """What the best turned segment saves, and the tours with it turned."""
     rows, count = np.arange(len(tours))[:, None, None], tours.shape[1]
     here, after = tours, np.roll(tours, -1, axis=1)
     edge = apart[rows[..., 0], here, after]
-    # Edges i and j are replaced: the stretch from i + 1 to j is walked backwards.
+    # Edges i and j are replaced: the segment from i + 1 to j is walked backwards.
     saved = edge[:, :, None] + edge[:, None]
     saved -= apart[rows, here[:, :, None], here[:, None]] + apart[rows, after[:, :, None], after[:, None]]
     saved[:, ~np.triu(np.ones((count, count), bool), 1)] = -np.inf
@@ -146,7 +146,7 @@ def _turned(tours: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _moved(tours: np.ndarray, apart: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the best move of a stretch of that many points saves, and the tours with it moved."""
+    """What the best move of a segment of that many points saves, and the tours with it moved."""
     sets, count = tours.shape
     if count < length + 3:
         return np.full(sets, -np.inf), tours
@@ -162,17 +162,17 @@ def _moved(tours: np.ndarray, apart: np.ndarray, length: int) -> tuple[np.ndarra
         - apart[rows, left[:, None], right[:, None]]
     )
     saved = taken[:, :, None] - put
-    # An edge that touches the stretch is no place for it.
+    # An edge that touches the segment is no place for it.
     starts, edges = np.arange(count)[:, None], np.arange(count)[None]
     saved[:, (edges - starts + 1) % count <= length] = -np.inf
     best = saved.reshape(sets, -1).argmax(1)
     start, edge = best // count, best % count
-    # Turned so that the stretch comes first: it is left out and put in again behind the edge's left point.
+    # Turned so that the segment comes first: it is left out and put in again behind the edge's left point.
     turned = np.take_along_axis(tours, (start[:, None] + np.arange(count)[None]) % count, 1)
-    stretch, rest = turned[:, :length], turned[:, length:]
+    segment, rest = turned[:, :length], turned[:, length:]
     behind = ((edge - start) % count - length + 1)[:, None]  # how many of the rest come before it
     places = np.arange(count)[None]
-    whole = np.concatenate([rest, stretch], axis=1)
+    whole = np.concatenate([rest, segment], axis=1)
     order = np.where(places < behind, places, places - length)
     order = np.where((places >= behind) & (places < behind + length), count - length + places - behind, order)
     return saved.reshape(sets, -1).max(1), np.take_along_axis(whole, order, 1)

@@ -40,7 +40,7 @@ def _read(settings: CorpusSettings) -> list[Pair]:
 
 
 def _at_most(most: int, text: str) -> bool:
-    # A stretch between white space holds one word or more, so that most long texts need not be cut into units.
+    # What stands between white space is one word or more, so that most long texts need not be cut into units.
     return len(text.split()) <= most and len(units(normalize(text))) <= most
 
 

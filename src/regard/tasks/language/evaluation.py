@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.language.settings import DEFAULT_STRETCH
-from regard.data.language.stream import Stream, stretches
+from regard.data.language.settings import DEFAULT_SEGMENT
+from regard.data.language.stream import TokenStream, evaluation_segments
 from regard.errors import TooLong
 from regard.layers.objective import IGNORED
 from regard.models.text.language_models import Model
@@ -44,11 +44,11 @@ def stretch_of(settings: LanguageSettings, chosen: int | None = None) -> int:
 
     It has seen no place beyond its window; a recurrent model carries its state as far as one likes.
     """
-    trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_STRETCH
+    trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_SEGMENT
     return trained if chosen is None else chosen
 
 
-def told_by(model: Model, stream: Stream, settings: LanguageSettings, stretch: int | None = None) -> Told:
+def told_by(model: Model, stream: TokenStream, settings: LanguageSettings, stretch: int | None = None) -> Told:
     """How well a model in eval mode tells a text, read as the settings of its run say; see `read_through`."""
     return read_through(
         model,
@@ -60,7 +60,7 @@ def told_by(model: Model, stream: Stream, settings: LanguageSettings, stretch: i
 
 
 @torch.no_grad()
-def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apart: bool = False) -> Told:
+def read_through(model: Model, stream: TokenStream, *, stretch: int, window: int, apart: bool = False) -> Told:
     """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
 
     The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
@@ -78,18 +78,18 @@ def read_through(model: Model, stream: Stream, *, stretch: int, window: int, apa
     sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
     state: Any = None
     stopped, over = "", False
-    for part in stretches(stream, stretch, window, IGNORED, apart):
-        wanted = part.told.to(device)
-        if part.first == 0:
+    for part in evaluation_segments(stream, stretch, window, IGNORED, apart):
+        wanted = part.targets.to(device)
+        if part.start == 0:
             state, over = model.start(None, len(wanted)), False
         if over:  # a last, shorter part would fit again, at places that are not its own
             continue
         try:
-            logits, state, _ = model.step(state, part.read.to(device))
+            logits, state, _ = model.step(state, part.inputs.to(device))
         except TooLong as error:
             stopped, over = str(error), True
             continue
-        sums[:, part.first : part.first + wanted.shape[1]] += _sums(logits, wanted).cpu()
+        sums[:, part.start : part.start + wanted.shape[1]] += _sums(logits, wanted).cpu()
     each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
     whole = Told(each=each).of(0, None)
     return Told(whole.nats, whole.correct, whole.pieces, each, stopped)

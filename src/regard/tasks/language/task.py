@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.language.settings import TestedText
-from regard.data.language.stream import Stream, WindowBatch, WindowBatches
+from regard.data.language.stream import TokenStream, WindowBatch, WindowBatches
 from regard.data.language.streams import read_other, read_streams
 from regard.data.messages import Information
 from regard.data.settings import Part
@@ -57,7 +57,7 @@ class Text:
 
     tokenizer: Tokenizer
     batches: WindowBatches
-    held_out: Stream
+    held_out: TokenStream
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary."""
@@ -75,7 +75,7 @@ def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], N
     return Text(tokenizer, batches, streams["validation"])
 
 
-def _counted(stream: Stream) -> str:
+def _counted(stream: TokenStream) -> str:
     share = stream.unknown / max(1, len(stream.ids))
     return f"{len(stream.ids):,} pieces, line ends among them; {stream.unknown:,} of them unknown ({share:.1%})"
 
@@ -178,7 +178,7 @@ def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
     )
 
 
-def _received(writer: Writer, stream: Stream, stretch: int, texts: int) -> Tensor:
+def _received(writer: Writer, stream: TokenStream, stretch: int, texts: int) -> Tensor:
     """The weight that each place of the first stretches receives from the last ones."""
     model, whole = writer.model, len(stream) // stretch
     if not isinstance(model, TransformerLanguageModel):
