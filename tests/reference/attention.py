@@ -71,12 +71,25 @@ def weights_of(name, scores, noise):
 # --- the whole ------------------------------------------------------------------------------------------------------
 
 
-def plain_attend(query, key, value, *, score, module=None, normalizer="softmax", sees=None, bias=None, uniform=None):
+def plain_attend(
+    query,
+    key,
+    value,
+    *,
+    score,
+    module=None,
+    normalizer="softmax",
+    sees=None,
+    bias=None,
+    uniform=None,
+    temperature=1.0,
+):
     """Context and weights, `(batch, heads, queries, …)` tensors in and out; key heads divide query heads.
 
     Args:
         sees: `sees(b, h, q, k) -> bool`, None for everything.
         uniform: the uniform numbers that a drawing normalizer takes, shaped as the scores.
+        temperature: scores, their bias included, are divided by it; for normalizers that do not draw.
     """
     batch, heads, queries, _ = query.shape
     key_heads, keys = key.shape[1], key.shape[2]
@@ -91,7 +104,7 @@ def plain_attend(query, key, value, *, score, module=None, normalizer="softmax",
                     + (0 if bias is None else bias[b, h, q, k])
                     for k in visible
                 ]
-                scores = torch.stack(row) if row else query.new_zeros(0)
+                scores = torch.stack(row) / temperature if row else query.new_zeros(0)
                 noise = None
                 if uniform is not None:
                     noise = -torch.log(-torch.log(uniform[b, h, q, visible].clamp_min(TINY)))
