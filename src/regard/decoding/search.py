@@ -16,7 +16,7 @@ from regard.decoding.scoring import length_norm
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError, ShapeError
 from regard.layers.decoder import Decoder, Step
-from regard.layers.stepping import settled
+from regard.layers.transformer.step import settled
 
 
 @torch.no_grad()

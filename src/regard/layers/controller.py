@@ -11,8 +11,8 @@ from regard.errors import ConfigError, nearest
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
 from regard.kernels.autograd.plain import are_alike
 from regard.kernels.memory.arrays import by_hand
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
+from regard.layers.reference import reference_tensor
 
 Kind = Literal["lstm", "feed_forward"]
 

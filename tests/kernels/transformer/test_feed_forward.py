@@ -9,7 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.kernels.native import compiler
 from regard.kernels.transformer import feed_forward
-from regard.layers.feed_forward import FeedForward
+from regard.layers.transformer.feed_forward import FeedForward
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

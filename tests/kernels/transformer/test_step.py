@@ -9,11 +9,11 @@ from torch.testing import assert_close
 from regard.attention.modules.heads import SelfHeads
 from regard.attention.parts.position import position
 from regard.kernels.native import compiler
-from regard.layers import stepping
-from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
-from regard.layers.feed_forward import FeedForward
-from regard.layers.transformer import Block, Stack
+from regard.layers.transformer import step as stepping
+from regard.layers.transformer.cache import Cache
+from regard.layers.transformer.feed_forward import FeedForward
+from regard.layers.transformer.stack import Block, Stack
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler
@@ -73,7 +73,7 @@ def taken(stack, x):
         return whole(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.layers.transformer.one_more", counted)
+        patch.setattr("regard.layers.transformer.stack.one_more", counted)
         read(stack, x, 0)
     return len(calls)
 

@@ -86,7 +86,7 @@ def test_a_word_gives_the_logits_of_the_whole_text(chosen, turned, prompt, monke
         uncached = model.logits(model.stack(model.embedding(ids)).output)
     assert_close(logits, uncached, rtol=1e-5, atol=1e-5)
     monkeypatch.setattr(transformer, "one_word", lambda *given: None)
-    monkeypatch.setattr("regard.layers.transformer.steps_of", lambda *given: None)
+    monkeypatch.setattr("regard.layers.transformer.stack.steps_of", lambda *given: None)
     others, usual = read(model, ids, prompt)
     assert_close(logits, others, rtol=1e-5, atol=1e-5)
     assert_close(last.state.moving.states, usual.state.moving.states, rtol=1e-5, atol=1e-5)
@@ -236,7 +236,7 @@ def test_a_step_after_a_change_is_that_of_the_parts(change, monkeypatch):
     CHANGES[change](model)
     found = model.step(last.state, ids[:, 4:]).logits
     monkeypatch.setattr(transformer, "one_word", lambda *given: None)
-    monkeypatch.setattr("regard.layers.transformer.steps_of", lambda *given: None)
+    monkeypatch.setattr("regard.layers.transformer.stack.steps_of", lambda *given: None)
     assert_close(found, model.step(last.state, ids[:, 4:]).logits, rtol=1e-5, atol=1e-5)
 
 

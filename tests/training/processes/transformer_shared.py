@@ -14,7 +14,7 @@ os.environ["ACCELERATE_USE_CPU"] = "true"
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from regard.layers.transformer import checkpoint_activations  # noqa: E402
+from regard.layers.transformer.stack import checkpoint_activations  # noqa: E402
 from regard.models.transformer.settings import TransformerLanguageSettings  # noqa: E402
 from regard.models.transformer.transformer import TransformerLanguageModel  # noqa: E402
 from regard.training.loop import train  # noqa: E402

@@ -34,8 +34,8 @@ from regard.layers.dynamic_memory import (
     write_weighting,
     written,
 )
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Weights
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import Look, StepOutput
 from regard.models.memory.dnc_settings import DNCSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

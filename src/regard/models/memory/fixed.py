@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.kernels.autograd.hooks import is_unmodified
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
 from regard.models.memory.fixed_settings import FixedSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

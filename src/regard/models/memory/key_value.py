@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from regard.attention.attend import Attention
 from regard.attention.parts.score import Additive
 from regard.kernels.autograd.hooks import is_unmodified
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
 from regard.models.memory.key_value_settings import KeyValueSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.kernels.autograd.hooks import is_unmodified
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Recurrence
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
 from regard.models.memory.lstm_settings import LSTMSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

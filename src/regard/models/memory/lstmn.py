@@ -25,7 +25,7 @@ from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
 from regard.kernels.autograd.plain import are_alike, is_plain
 from regard.kernels.memory import lstmn as kernel
 from regard.layers.dropout import Dropout
-from regard.layers.kind import reference_tensor
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
 from regard.models.memory.lstmn_settings import LSTMNSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

@@ -19,8 +19,8 @@ from regard.attention.parts.score import score
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.memory.turing import Layout, machine
 from regard.layers.controller import Controller, cell_and_orders, in_advance
-from regard.layers.kind import reference_tensor
 from regard.layers.recurrent import Carried, Weights
+from regard.layers.reference import reference_tensor
 from regard.layers.sequence import Look, StepOutput
 from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step

@@ -5,7 +5,7 @@ import math
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.layers.transformer import Stacked
+from regard.layers.transformer.stack import Stacked
 from regard.models.text.classifier_settings import TransformerClassifierSettings
 from regard.models.transformer.transformer import transformer_stack
 

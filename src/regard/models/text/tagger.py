@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
-from regard.layers.transformer import Stacked
+from regard.layers.transformer.stack import Stacked
 from regard.models.text.tagger_settings import TaggerSettings
 from regard.models.transformer.transformer import transformer_stack
 

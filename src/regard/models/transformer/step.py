@@ -1,7 +1,7 @@
 """A language model that reads one word more, without gradients: from its id to the logits in one compiled call.
 
-Beside the stack's own step (`layers/stepping.py`) this saves the calls of the words, of their places and of the logits,
-which together took longer than the layers of a small model.
+Beside the stack's own step (`layers/transformer/step.py`) this saves the calls of the words, of their places and of the
+logits, which together took longer than the layers of a small model.
 """
 
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from regard.attention.parts.position import Learned, Sinusoidal
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.transformer.step import Steps, Words
-from regard.layers.cache import Cache
-from regard.layers.stepping import Looks, bias_of, ready, steps_with
-from regard.layers.transformer import Stack
+from regard.layers.transformer.cache import Cache
+from regard.layers.transformer.stack import Stack
+from regard.layers.transformer.step import Looks, bias_of, ready, steps_with
 from regard.models.transformer.embedding import Embedding
 
 

@@ -6,7 +6,7 @@
     TransformerTranslator    source: everything       target: the source     the next target piece
                              target: up to itself
 
-The block is the same one everywhere (`layers/transformer.py`); `transformer_stack` builds it from the settings.
+The block is the same one everywhere (`layers/transformer/stack.py`); `transformer_stack` builds it from the settings.
 """
 
 import math
@@ -22,13 +22,13 @@ from regard.attention.modules.heads import CrossHeads, Heads, SelfHeads
 from regard.attention.parts.position import position
 from regard.errors import ConfigError
 from regard.kernels.autograd.hooks import is_unmodified
-from regard.layers.cache import Cache
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words
-from regard.layers.feed_forward import FeedForward
 from regard.layers.objective import Objective, objective
-from regard.layers.stepping import forget
-from regard.layers.transformer import Block, Memory, Stack, Stacked
+from regard.layers.transformer.cache import Cache
+from regard.layers.transformer.feed_forward import FeedForward
+from regard.layers.transformer.stack import Block, Memory, Stack, Stacked
+from regard.layers.transformer.step import forget
 from regard.models.transformer.embedding import Embedding
 from regard.models.transformer.settings import (
     TransformerFields,

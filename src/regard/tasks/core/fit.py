@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.errors import ConfigError, RunError
 from regard.files import whole_folder
-from regard.layers.transformer import checkpoint_activations
+from regard.layers.transformer.stack import checkpoint_activations
 from regard.tasks.core.config import check, leaves
 from regard.tasks.core.runs import AVERAGED, open_run
 from regard.tasks.core.settings import RunSettings, settings_of

@@ -18,11 +18,11 @@ from regard.attention.attended import Attended
 from regard.attention.modules.heads import AttentionContext, CrossHeads, Keys, SelfHeads
 from regard.errors import ConfigError, ShapeError
 from regard.kernels.transformer.norm import sum_and_norm
-from regard.layers.cache import Cache, Growth
 from regard.layers.dropout import Dropout
-from regard.layers.kind import reference_tensor
-from regard.layers.places import Places
-from regard.layers.stepping import forget, one_more, steps_of
+from regard.layers.reference import reference_tensor
+from regard.layers.transformer.cache import Cache, Growth
+from regard.layers.transformer.positions import Places
+from regard.layers.transformer.step import forget, one_more, steps_of
 
 Order = Literal["pre", "post"]
 

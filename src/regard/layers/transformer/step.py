@@ -23,9 +23,9 @@ from regard.attention.attended import Attended, transformed
 from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
-from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
-from regard.layers.feed_forward import FeedForward
+from regard.layers.transformer.cache import Cache
+from regard.layers.transformer.feed_forward import FeedForward
 
 _DROPS_NOTHING = Dropout, nn.Dropout, nn.Identity  # while they are not in training
 
@@ -201,7 +201,7 @@ def _steps(stack: Any) -> Steps | None:
 
 def steps_with(stack: Any, words: Words | None) -> Steps | None:
     """The stack's parts, and what a language model has around them, where the loop knows them all."""
-    from regard.layers.transformer import Block  # which takes steps by this file
+    from regard.layers.transformer.stack import Block  # which takes steps by this file
 
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.modules.heads import AttentionContext
-from regard.layers.cache import Cache
+from regard.layers.transformer.cache import Cache
 
 
 @dataclass(frozen=True)

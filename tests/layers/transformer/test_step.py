@@ -12,10 +12,10 @@ import regard
 from regard.attention.modules.heads import SelfHeads
 from regard.attention.parts.position import position
 from regard.kernels.transformer.step import Steps
-from regard.layers import stepping
 from regard.layers.dropout import Dropout
-from regard.layers.feed_forward import FeedForward
-from regard.layers.transformer import Block, Stack
+from regard.layers.transformer import step as stepping
+from regard.layers.transformer.feed_forward import FeedForward
+from regard.layers.transformer.stack import Block, Stack
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel
 from tests.native import needs_compiler

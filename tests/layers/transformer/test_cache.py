@@ -7,9 +7,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from regard.attention.modules.heads import Keys, SelfHeads
 from regard.attention.parts.position import position
-from regard.layers.cache import Cache
-from regard.layers.feed_forward import FeedForward
-from regard.layers.transformer import Block, Stack
+from regard.layers.transformer.cache import Cache
+from regard.layers.transformer.feed_forward import FeedForward
+from regard.layers.transformer.stack import Block, Stack
 
 DIM, HEADS = 6, 3
 
