@@ -10,7 +10,7 @@ from regard.attention.modules.linear import linear_attention
 from regard.attention.parts.functional import additive_pairs
 from regard.kernels.local import softmax as local_softmax
 from regard.kernels.transformer import feed_forward, norm
-from regard.layers.transformer.stack import Block
+from regard.layers.transformer.block import Block
 from tests.native import needs_compiler
 
 

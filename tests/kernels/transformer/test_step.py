@@ -11,9 +11,10 @@ from regard.attention.parts.position import position
 from regard.kernels.native import compiler
 from regard.layers.dropout import Dropout
 from regard.layers.transformer import step as stepping
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Stack
+from regard.layers.transformer.stack import Stack
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

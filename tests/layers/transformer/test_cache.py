@@ -7,9 +7,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from regard.attention.modules.heads import Keys, SelfHeads
 from regard.attention.parts.position import position
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Stack
+from regard.layers.transformer.stack import Stack
 
 DIM, HEADS = 6, 3
 

@@ -8,8 +8,9 @@ from regard.attention.modules.heads import CrossHeads, SelfHeads
 from regard.attention.parts.position import position
 from regard.attention.record import record
 from regard.errors import ConfigError, ShapeError
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Stack, checkpoint_activations
+from regard.layers.transformer.stack import Stack, checkpoint_activations
 from tests.reference.transformer import row
 
 DIM, HEADS, HIDDEN = 14, 7, 11

@@ -14,8 +14,9 @@ from regard.attention.parts.position import position
 from regard.kernels.transformer.step import Steps
 from regard.layers.dropout import Dropout
 from regard.layers.transformer import step as stepping
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Stack
+from regard.layers.transformer.stack import Stack
 from regard.models.transformer.settings import TransformerLanguageSettings
 from regard.models.transformer.transformer import TransformerLanguageModel
 from tests.native import needs_compiler

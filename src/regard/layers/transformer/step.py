@@ -24,6 +24,7 @@ from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.dropout import Dropout
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.feed_forward import FeedForward
 
@@ -201,8 +202,6 @@ def _steps(stack: Any) -> Steps | None:
 
 def steps_with(stack: Any, words: Words | None) -> Steps | None:
     """The stack's parts, and what a language model has around them, where the loop knows them all."""
-    from regard.layers.transformer.stack import Block  # which takes steps by this file
-
     blocks = list(stack.blocks)
     if not stack.causal or getattr(stack.position, "kind", "add") == "rotate":
         return None

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from regard.attention.modules.heads import SelfHeads
 from regard.layers.recurrent import Recurrence
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Stack
+from regard.layers.transformer.stack import Stack
 from regard.models.pointing.settings import LSTMReader, TransformerReader
 
 Read = tuple[Float[Tensor, "batch points width"], Float[Tensor, "batch width"]]

@@ -6,7 +6,7 @@
     TransformerTranslator    source: everything       target: the source     the next target piece
                              target: up to itself
 
-The block is the same one everywhere (`layers/transformer/stack.py`); `transformer_stack` builds it from the settings.
+The block is the same one everywhere (`layers/transformer/block.py`); `transformer_stack` builds it from the settings.
 """
 
 import math
@@ -25,9 +25,10 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import hide_words
 from regard.layers.objective import Objective, objective
+from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.feed_forward import FeedForward
-from regard.layers.transformer.stack import Block, Memory, Stack, Stacked
+from regard.layers.transformer.stack import Memory, Stack, Stacked
 from regard.layers.transformer.step import forget
 from regard.models.transformer.embedding import Embedding
 from regard.models.transformer.settings import (

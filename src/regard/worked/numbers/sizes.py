@@ -68,8 +68,8 @@ def _block(given: dict[str, Any]) -> list[Step]:
     from torch import nn
 
     from regard.attention.modules.heads import CrossHeads, SelfHeads
+    from regard.layers.transformer.block import Block
     from regard.layers.transformer.feed_forward import FeedForward
-    from regard.layers.transformer.stack import Block
 
     width, times, heads = given["width"], given["times"], given["heads"]
 
