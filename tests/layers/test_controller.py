@@ -6,9 +6,8 @@ import torch
 from regard.errors import ConfigError
 from regard.layers.controller import Controller
 from regard.layers.sequence import SequenceModel
-from regard.models.memory.lstm_settings import LSTMSettings
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import KINDS, build
+from regard.models.memory.settings import LSTMSettings, NTMSettings
 
 
 def test_a_feed_forward_controller_by_hand():

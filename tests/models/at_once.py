@@ -6,10 +6,8 @@ import torch
 
 from regard.kernels.memory import lstmn as lstmn_kernel
 from regard.models.memory import dnc, ntm
-from regard.models.memory.dnc_settings import DNCSettings
-from regard.models.memory.lstmn_settings import LSTMNSettings
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import DNCSettings, LSTMNSettings, NTMSettings
 
 INPUTS, OUTPUTS, BATCH, TIME = 3, 2, 2, 3
 SETTINGS = {

@@ -9,10 +9,8 @@ from regard.kernels.autograd.once_differentiable import none_of, once
 from regard.kernels.fallback.blocked import blocked
 from regard.kernels.fallback.windowed import windowed
 from regard.kernels.recurrent.recurrent import sequence
-from regard.models.memory.dnc_settings import DNCSettings
-from regard.models.memory.lstmn_settings import LSTMNSettings
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import DNCSettings, LSTMNSettings, NTMSettings
 from tests.batched import batches_are_singles
 
 

@@ -11,7 +11,7 @@ def test_a_compiled_backward_pass_gives_the_same_gradients():
         from regard import masks
         from regard.attention.modules.linear import linear_attention
         from regard.models.memory.ntm import NeuralTuringMachine
-        from regard.models.memory.ntm_settings import NTMSettings
+        from regard.models.memory.settings import NTMSettings
         from torch._dynamo import compiled_autograd
 
         def check(call, *inputs):

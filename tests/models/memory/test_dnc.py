@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 import regard
 from regard.layers.sequence import SequenceModel
 from regard.models.memory import dnc
-from regard.models.memory.dnc_settings import DNCSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import DNCSettings
 from tests.reference import dnc as plain
 
 

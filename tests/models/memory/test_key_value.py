@@ -5,9 +5,8 @@ import torch
 
 import regard
 from regard.errors import ConfigError
-from regard.models.memory.fixed_settings import FixedSettings
-from regard.models.memory.key_value_settings import KeyValueSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import FixedSettings, KeyValueSettings
 
 INPUTS, OUTPUTS, BATCH, TIME = 5, 3, 7, 11
 SETTINGS = [FixedSettings(width=7), KeyValueSettings(width=5, attention_dim=3)]

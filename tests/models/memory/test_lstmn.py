@@ -9,8 +9,8 @@ import regard
 from regard.kernels.autograd.plain import is_plain
 from regard.models.memory.lstmn import LSTMN, LSTMNLayer, LSTMNReader
 from regard.models.memory.lstmn_fusion import DeepFusion, ShallowFusion
-from regard.models.memory.lstmn_settings import LSTMNSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import LSTMNSettings
 from tests.reference.lstmn import deep, lstmn, shallow
 
 TIME, INPUTS, WIDTH, ATTENTION, BATCH = 11, 7, 5, 3, 2

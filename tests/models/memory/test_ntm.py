@@ -8,10 +8,9 @@ import torch
 import regard
 from regard.kernels.memory.arrays import by_hand
 from regard.models.memory import ntm
-from regard.models.memory.dnc_settings import DNCSettings
 from regard.models.memory.ntm import Machine, NeuralTuringMachine, Orders
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import DNCSettings, NTMSettings
 
 INPUTS, OUTPUTS, BATCH, TIME = 4, 2, 3, 5
 

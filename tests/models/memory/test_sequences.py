@@ -5,14 +5,16 @@ import pytest
 import torch
 
 from regard.errors import ShapeError
-from regard.models.memory.dnc_settings import DNCSettings
-from regard.models.memory.fixed_settings import FixedSettings
-from regard.models.memory.key_value_settings import KeyValueSettings
-from regard.models.memory.lstm_settings import LSTMSettings
-from regard.models.memory.lstmn_settings import LSTMNSettings
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import build, check_sequences, check_step
-from regard.models.transformer.sequence_settings import TransformerSequenceSettings
+from regard.models.memory.settings import (
+    DNCSettings,
+    FixedSettings,
+    KeyValueSettings,
+    LSTMNSettings,
+    LSTMSettings,
+    NTMSettings,
+)
+from regard.models.transformer.settings import TransformerSequenceSettings
 
 KINDS = {
     "ntm": NTMSettings(width=5, slots=7, slot_dim=3),

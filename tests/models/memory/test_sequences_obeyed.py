@@ -10,16 +10,18 @@ import torch
 from torch import nn
 
 from regard.models.memory import fixed, key_value, lstm
-from regard.models.memory.dnc_settings import DNCSettings
-from regard.models.memory.fixed_settings import FixedSettings
-from regard.models.memory.key_value_settings import KeyValueSettings
-from regard.models.memory.lstm_settings import LSTMSettings
-from regard.models.memory.lstmn_settings import LSTMNSettings
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import build
+from regard.models.memory.settings import (
+    DNCSettings,
+    FixedSettings,
+    KeyValueSettings,
+    LSTMNSettings,
+    LSTMSettings,
+    NTMSettings,
+)
 from regard.models.text import reader
 from regard.models.transformer import sequence as transformer_sequence
-from regard.models.transformer.sequence_settings import TransformerSequenceSettings
+from regard.models.transformer.settings import TransformerSequenceSettings
 from tests.models.at_once import BATCH, INPUTS, OUTPUTS, TIME, given, stepped
 
 AT_ONCE = {

@@ -7,7 +7,7 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError
 from regard.layers.decoder import Decoder
-from regard.models.memory.lstm_settings import LSTMSettings
+from regard.models.memory.settings import LSTMSettings
 from regard.models.text.classifier import Classifier
 from regard.models.text.classifier_settings import LSTMClassifierSettings, LSTMNClassifierSettings
 from regard.models.text.language import LanguageModel

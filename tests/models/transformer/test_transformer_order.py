@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from regard.models.memory.sequences import build
-from regard.models.transformer.sequence_settings import TransformerSequenceSettings
-from regard.models.transformer.settings import TransformerLanguageSettings
+from regard.models.transformer.settings import TransformerLanguageSettings, TransformerSequenceSettings
 from regard.models.transformer.transformer import TransformerEncoder, TransformerLanguageModel
 
 KINDS = ("sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")

@@ -37,8 +37,8 @@ from regard.layers.dynamic_memory import (
 from regard.layers.recurrent import Weights
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import Look, StepOutput
-from regard.models.memory.dnc_settings import DNCSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
+from regard.models.memory.settings import DNCSettings
 
 
 class DNCState(NamedTuple):

@@ -17,8 +17,8 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
-from regard.models.memory.fixed_settings import FixedSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
+from regard.models.memory.settings import FixedSettings
 
 
 class Halves(NamedTuple):

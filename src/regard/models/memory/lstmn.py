@@ -27,8 +27,8 @@ from regard.kernels.memory import lstmn as kernel
 from regard.layers.dropout import Dropout
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
-from regard.models.memory.lstmn_settings import LSTMNSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
+from regard.models.memory.settings import LSTMNSettings
 
 
 class Tapes(NamedTuple):

@@ -22,8 +22,8 @@ from regard.layers.controller import Controller, cell_and_orders, in_advance
 from regard.layers.recurrent import Carried, Weights
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import Look, StepOutput
-from regard.models.memory.ntm_settings import NTMSettings
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
+from regard.models.memory.settings import NTMSettings
 
 
 class Machine(NamedTuple):

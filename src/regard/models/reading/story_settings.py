@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.models.memory.dnc_settings import DNCSettings
-from regard.models.memory.sequence_settings import SequenceSettings
+from regard.models.memory.settings import DNCSettings, SequenceSettings
 
 
 class StoryReaderSettings(BaseModel):

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.models.memory.lstm_settings import LSTMSettings
-from regard.models.memory.lstmn_settings import LSTMNSettings
+from regard.models.memory.settings import LSTMNSettings, LSTMSettings
 from regard.models.transformer.settings import TransformerParts
 
 Pooling = Literal["mean", "max", "query"]

@@ -11,8 +11,8 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
-from regard.models.memory.lstm_settings import LSTMSettings
 from regard.models.memory.sequences import by_steps
+from regard.models.memory.settings import LSTMSettings
 
 
 @runtime_checkable

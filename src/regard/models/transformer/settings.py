@@ -156,6 +156,15 @@ class TransformerTranslatorSettings(WordParts, CausalParts):
         return self
 
 
+class TransformerSequenceSettings(CausalParts):
+    """Causal layers over vectors: every step looks back at all steps so far."""
+
+    kind: Literal["transformer"] = Field("transformer", description="a causal Transformer over all steps so far")
+    dim: int = Field(default=64, ge=1, description="width of every vector between the layers")
+    layers: int = Field(default=2, ge=1, description="number of layers")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="on the inputs and on what each sub-layer adds")
+
+
 def vaswani2017() -> TransformerTranslatorSettings:
     """The base model of Vaswani et al. (2017): section 3, and the first line of table 3."""
     return TransformerTranslatorSettings(

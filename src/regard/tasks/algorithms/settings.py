@@ -5,8 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.data.algorithms.settings import AlgorithmData, CopySettings
-from regard.models.memory.ntm_settings import NTMSettings
-from regard.models.memory.sequence_settings import SequenceSettings
+from regard.models.memory.settings import NTMSettings, SequenceSettings
 from regard.tasks.core.settings import Better, RunSettings
 
 TWICE, SIXFOLD = 2, 6
