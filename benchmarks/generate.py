@@ -15,8 +15,8 @@ import torch
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.layers.layout import lay_out_for_steps
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 from turns import in_turns, tell
 
 END = 3

@@ -21,8 +21,8 @@ from torch import nn
 
 from regard.data.language.stream import WindowBatches
 from regard.layers.objective import Objective
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 from regard.training.optimizer import make_optimizer
 from regard.training.processes.processes import Processes
 from regard.training.settings import TrainingSettings

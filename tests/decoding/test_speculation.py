@@ -9,8 +9,8 @@ from regard.decoding.speculation import repeats, speculate
 from regard.errors import ConfigError, RegardError
 from regard.models.text.language import LanguageModel
 from regard.models.text.language_settings import LSTMLanguageSettings
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 
 LENGTH = 23
 BEGIN = torch.tensor([[3, 5, 7, 5, 7]])

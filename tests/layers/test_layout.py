@@ -2,8 +2,8 @@ import torch
 from torch import nn
 
 from regard.layers.layout import lay_out_for_steps
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 
 
 def test_weights_lie_otherwise_and_are_the_same(tmp_path):

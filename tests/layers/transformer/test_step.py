@@ -17,8 +17,8 @@ from regard.layers.transformer import step as stepping
 from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
 from regard.layers.transformer.stack import Stack
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler

@@ -10,8 +10,9 @@ from regard.errors import ConfigError
 from regard.layers.objective import objective
 from regard.models.text.language import LanguageModel
 from regard.models.text.language_settings import LSTMLanguageSettings, LSTMNLanguageSettings
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings, TransformerTranslatorSettings
-from regard.models.transformer.transformer import TransformerLanguageModel, TransformerTranslator
+from regard.models.transformer.translator import TransformerTranslator
 from tests.models.variants import pairs, translator
 
 WORDS = 23

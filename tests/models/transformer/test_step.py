@@ -12,9 +12,9 @@ from regard.errors import ShapeError, TooLong
 from regard.kernels.native import compiler
 from regard.kernels.transformer.step import Steps
 from regard.layers.layout import lay_out_for_steps
-from regard.models.transformer import step as transformer_step, transformer
+from regard.models.transformer import language, step as transformer_step
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler
@@ -85,7 +85,7 @@ def test_a_word_gives_the_logits_of_the_whole_text(chosen, turned, prompt, monke
     with torch.no_grad():
         uncached = model.logits(model.stack(model.embedding(ids)).output)
     assert_close(logits, uncached, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(transformer, "one_word", lambda *given: None)
+    monkeypatch.setattr(language, "one_word", lambda *given: None)
     monkeypatch.setattr("regard.layers.transformer.stack.steps_of", lambda *given: None)
     others, usual = read(model, ids, prompt)
     assert_close(logits, others, rtol=1e-5, atol=1e-5)
@@ -235,7 +235,7 @@ def test_a_step_after_a_change_is_that_of_the_parts(change, monkeypatch):
     assert len(words) == 4
     CHANGES[change](model)
     found = model.step(last.state, ids[:, 4:]).logits
-    monkeypatch.setattr(transformer, "one_word", lambda *given: None)
+    monkeypatch.setattr(language, "one_word", lambda *given: None)
     monkeypatch.setattr("regard.layers.transformer.stack.steps_of", lambda *given: None)
     assert_close(found, model.step(last.state, ids[:, 4:]).logits, rtol=1e-5, atol=1e-5)
 

@@ -10,13 +10,15 @@ from torch import nn
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError
+from regard.models.transformer.encoder import TransformerEncoder
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import (
     TransformerFields,
     TransformerLanguageSettings,
     TransformerTranslatorSettings,
     vaswani2017,
 )
-from regard.models.transformer.transformer import TransformerEncoder, TransformerLanguageModel, TransformerTranslator
+from regard.models.transformer.translator import TransformerTranslator
 
 WORDS = 23
 POSITIONS = ["none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"]

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from regard.models.memory.sequences import build
+from regard.models.transformer.encoder import TransformerEncoder
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings, TransformerSequenceSettings
-from regard.models.transformer.transformer import TransformerEncoder, TransformerLanguageModel
 
 KINDS = ("sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")
 IDS = torch.tensor([[5, 9, 7, 11, 6]])

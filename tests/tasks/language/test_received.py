@@ -8,8 +8,8 @@ from regard.data.algorithms.problem import problem
 from regard.data.algorithms.settings import CopySettings
 from regard.data.language.stream import TokenStream
 from regard.models.memory.sequences import build
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.models.transformer.transformer import TransformerLanguageModel
 from regard.tasks.algorithms.predictor import Solver
 from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.task import TASK as ALGORITHMS

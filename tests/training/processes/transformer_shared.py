@@ -15,8 +15,8 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from regard.layers.transformer.stack import checkpoint_activations  # noqa: E402
+from regard.models.transformer.language import TransformerLanguageModel  # noqa: E402
 from regard.models.transformer.settings import TransformerLanguageSettings  # noqa: E402
-from regard.models.transformer.transformer import TransformerLanguageModel  # noqa: E402
 from regard.training.loop import train  # noqa: E402
 from regard.training.run.run import RunFolder  # noqa: E402
 from regard.training.settings import TrainingSettings  # noqa: E402

@@ -227,7 +227,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, heads concatenated, W_o", "期望，各头拼接，再乘 W_o"),
         here="MultiHeadAttention(512, heads=8)",
-        model="regard.models.transformer.transformer",
+        model="regard.models.transformer.translator",
     ),
     System(
         name="snail",

@@ -11,7 +11,7 @@ from regard.layers.decoder import Decoder
 
 KINDS: dict[str, tuple[str, str]] = {
     "recurrent": ("regard.models.seq2seq.recurrent", "RecurrentTranslator"),
-    "transformer": ("regard.models.transformer.transformer", "TransformerTranslator"),
+    "transformer": ("regard.models.transformer.translator", "TransformerTranslator"),
 }
 """Module and class of each kind: `Class(settings, source_vocabulary, target_vocabulary)`."""
 

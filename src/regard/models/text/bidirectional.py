@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.layers.transformer.stack import Stacked
 from regard.models.text.classifier_settings import TransformerClassifierSettings
-from regard.models.transformer.transformer import transformer_stack
+from regard.models.transformer.build import transformer_stack
 
 
 class BidirectionalTransformer(nn.Module):

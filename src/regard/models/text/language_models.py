@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from regard.models.text.language import LanguageModel
-    from regard.models.transformer.transformer import TransformerLanguageModel
+    from regard.models.transformer.language import TransformerLanguageModel
 
     Model: TypeAlias = LanguageModel | TransformerLanguageModel
 else:
@@ -19,7 +19,7 @@ def build_language_model(settings: Any, vocabulary: int) -> Model:
         vocabulary: how many ids there are.
     """
     if settings.kind == "transformer":
-        from regard.models.transformer.transformer import TransformerLanguageModel
+        from regard.models.transformer.language import TransformerLanguageModel
 
         return TransformerLanguageModel(settings, vocabulary)
     from regard.models.text.language import LanguageModel

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.layers.objective import Objective, objective
 from regard.models.text.masked_settings import MaskedModelSettings
-from regard.models.transformer.transformer import TransformerEncoder
+from regard.models.transformer.encoder import TransformerEncoder
 
 
 @runtime_checkable

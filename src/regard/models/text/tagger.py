@@ -13,7 +13,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer.stack import Stacked
 from regard.models.text.tagger_settings import TaggerSettings
-from regard.models.transformer.transformer import transformer_stack
+from regard.models.transformer.build import transformer_stack
 
 
 @runtime_checkable

@@ -10,8 +10,8 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.sequence import StepOutput
 from regard.layers.transformer.cache import Cache
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
+from regard.models.transformer.build import transformer_stack
 from regard.models.transformer.settings import TransformerSequenceSettings
-from regard.models.transformer.transformer import transformer_stack
 
 
 class TransformerSequence(nn.Module):

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.models.transformer.transformer import TransformerLanguageModel
+from regard.models.transformer.language import TransformerLanguageModel
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.metrics.perplexity import perplexity
 from regard.models.text.language_models import Model, build_language_model
-from regard.models.transformer.transformer import TransformerLanguageModel
+from regard.models.transformer.language import TransformerLanguageModel
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.settings import Better

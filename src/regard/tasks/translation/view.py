@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError, RegardError
 from regard.layers.decoder import Step
-from regard.models.transformer.transformer import TransformerTranslator
+from regard.models.transformer.translator import TransformerTranslator
 from regard.tasks.translation.predictor import Sentence, Translator
 from regard.tasks.views.generation import Looks, generation_view
 from regard.tasks.views.heads import Heads, heads_of, heads_view
