@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from regard.kernels.additive.additive import additive_scores
 from tests.native import needs_compiler
+from tests.rounding import assert_close_to_rounding
 
 
 def formula(query, key, vector):
@@ -57,13 +58,19 @@ def test_gradients_in_float32():
 
 @needs_compiler
 def test_several_threads_change_no_bit():
-    parts, before = given(torch.float32, hidden=512, queries=3), torch.get_num_threads()
-    alone = all_of(by_loop, parts)
+    source, weight, queries, vector = given(torch.float32, hidden=512, queries=3)
+    key, before, found = source @ weight, torch.get_num_threads(), []
     try:
-        torch.set_num_threads(3)
-        assert all(map(torch.equal, all_of(by_loop, parts), alone))
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            scores = [by_loop(query, key, vector) for query in queries]
+            above = [one.detach().cos() for one in scores]
+            found.append([*scores, *torch.autograd.grad(scores, (key, queries, vector), above, retain_graph=True)])
     finally:
         torch.set_num_threads(before)
+    (*one, to_vector), (*three, to_vector_by_three) = found
+    assert all(map(torch.equal, one, three))
+    assert_close_to_rounding(to_vector_by_three, to_vector, 4 * 3 * 3 * 7)  # torch adds up what came from above
 
 
 def test_twice_back_over_a_graph_that_is_kept():

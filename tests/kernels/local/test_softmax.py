@@ -15,6 +15,7 @@ from regard.kernels.local.softmax import Window, look, predict, predicts
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
+from tests.rounding import assert_close_to_rounding, likely
 
 KEYS, SIZE = 23, 8
 LENGTHS = torch.tensor([KEYS, 11, 0])
@@ -108,12 +109,13 @@ def test_first_and_second_derivatives_of_context_and_scores(way, window):
 @pytest.mark.parametrize("window", (PLAIN, BELL))
 def test_batches_of_gradients_are_those_one_by_one(way, window, dtype):
     given = inputs(dtype=dtype)
+    within = 0.0 if way == "native" else likely(2 * (19 + 23), dtype)  # as in `alike`
     looked, asked = look(*given, LENGTHS, window), given if window.sigma else given[:3]
-    batches_are_singles(looked.context, asked, asked if dtype is torch.float64 else ())
-    batches_are_singles((looked.context, looked.scores.nan_to_num(neginf=0.0)), asked)
+    batches_are_singles(looked.context, asked, asked if dtype is torch.float64 else (), within)
+    batches_are_singles((looked.context, looked.scores.nan_to_num(neginf=0.0)), asked, within=within)
     for alone in range(len(asked)):
         few = [one if place == alone else one.detach() for place, one in enumerate(given)]
-        batches_are_singles(look(*few, LENGTHS, window).context, (few[alone],))
+        batches_are_singles(look(*few, LENGTHS, window).context, (few[alone],), within=within)
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
@@ -168,7 +170,7 @@ def test_only_what_wants_a_gradient_gets_one(way):
         torch.testing.assert_close(found, everything[n])
     assert not look(*(one.detach() for one in given), LENGTHS, BELL).context.requires_grad
     with torch.inference_mode():
-        assert torch.equal(look(*given, LENGTHS, BELL).context, look(*given, LENGTHS, BELL).context)
+        alike(way, look(*given, LENGTHS, BELL).context, look(*given, LENGTHS, BELL).context)
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
@@ -179,6 +181,17 @@ def test_types_and_whole_centers(way, dtype):
     context, _ = key_by_key(*(one.double() for one in (left, key, value)), positions, LENGTHS, PLAIN)
     assert looked.context.dtype == dtype
     torch.testing.assert_close(looked.context, context.to(dtype))
+
+
+def alike(way, found, expected):
+    """Bit by bit where the loop adds up; torch's products depend on strides.
+
+    A score is of 19 numbers, a context of 23 rows, and each gradient goes through as many again.
+    """
+    if way == "native":
+        assert torch.equal(found, expected)
+    else:
+        assert_close_to_rounding(found, expected, 2 * (19 + 23))
 
 
 def test_any_strides(way):
@@ -194,13 +207,13 @@ def test_any_strides(way):
         given[place] = torch._neg_view(-one)
         torch.testing.assert_close(look(*given, LENGTHS, BELL).context, plain.context)
     one = key[:1].expand(3, -1, -1)
-    assert torch.equal(*(look(left, same, value, center, LENGTHS, BELL).context for same in (one, one.clone())))
+    alike(way, *(look(left, same, value, center, LENGTHS, BELL).context for same in (one, one.clone())))
     above = torch.ones(1, 1, 1, dtype=torch.float64).expand_as(plain.context)
     given = [one.requires_grad_() for one in (left, key, value, center)]
     context = look(*given, LENGTHS, BELL).context
     expanded = torch.autograd.grad(context, given, above, retain_graph=True)
     for one, other in zip(expanded, torch.autograd.grad(context, given, above.clone()), strict=True):
-        assert torch.equal(one, other)
+        alike(way, one, other)
 
 
 def test_scores_beyond_float32_with_whole_centers(way):
@@ -262,14 +275,19 @@ def test_a_center_that_is_no_number_is_told(way):
 def test_threads_share_the_work_and_change_no_bit():
     given = inputs(queries=149, width=151, value_width=127, dtype=torch.float32)
     layer, before, found = nn.Linear(151, 1, bias=False), torch.get_num_threads(), []
+    above = torch.randn(3, 149, 127), torch.randn(3, 149)
     for threads in (1, 3):
         torch.set_num_threads(threads)
         context = look(*given, LENGTHS, BELL).context
         center = predict(given[0], layer.weight, LENGTHS)
-        slopes = torch.autograd.grad(context.sin().sum() + center.sum(), [*given, layer.weight])
+        slopes = torch.autograd.grad((context, center), [*given, layer.weight], above)
         found.append([context, center, *slopes])
     torch.set_num_threads(before)
-    assert all(map(torch.equal, *found))
+    one, three = found
+    assert all(map(torch.equal, one[:-1], three[:-1]))
+    assert_close_to_rounding(
+        three[-1], one[-1], local_softmax._PARTS
+    )  # torch adds up the parts of the vector's gradient
 
 
 def test_nothing_is_held_when_a_call_is_over(way):

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from regard.kernels.dot.amx import matrix
 from regard.kernels.dot.amx.matrix import GRADIENT, product
+from tests.rounding import assert_close_to_rounding
 
 SIZES = ((523, 541, 547), (131, 1033, 1049), (1031, 137, 1039), (1097, 1063, 149), (128, 1024, 1024))
 
@@ -42,7 +43,11 @@ def test_rows_may_lie_apart_and_the_answer_where_it_is_wanted():
     wide[:, :541], high[:541] = left, right
     out = torch.full((523, 547), torch.nan)
     assert product(wide[:, :541], high[:541], out=out) is out
-    assert torch.equal(out, product(left, right))
+    together = product(left, right)
+    if matrix.serves(left, right):
+        assert torch.equal(out, together)
+    else:  # torch's own products of 541 numbers depend on where they lie
+        assert_close_to_rounding(out, together, 541)
 
 
 def test_what_does_not_fit_is_torchs_to_refuse():
