@@ -6,7 +6,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.kernels.autograd.hooks import Tap, is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import RecordingHook, is_hooked, is_unmodified, weights_of
 
 WIDTH = 7
 SCORES = {
@@ -66,7 +66,7 @@ def test_a_record_listens_to_no_score():
     """It would send each call to the path that forms all weights: a tap on them hears nothing."""
     made, given = attention("scaled_dot, large")
     with regard.record(made) as seen:
-        assert not is_hooked(made.score, made.normalizer) and is_hooked(made, taps=True)
+        assert not is_hooked(made.score, made.normalizer) and is_hooked(made, recording=True)
         assert regard.explain(*given, score=made.score, normalizer=made.normalizer).path != "explicit"
         made(*given)
     assert len(seen[""]) == 1 and seen.names() == [""]
@@ -89,8 +89,8 @@ def test_every_kind_of_listening_is_known():
 
 def test_a_tap_counts_where_an_attention_is_given_alone():
     layer, noted = torch.nn.Linear(3, 2), []
-    layer.register_forward_hook(Tap(noted.append))
-    assert not is_hooked(layer) and is_hooked(layer, taps=True)
+    layer.register_forward_hook(RecordingHook(noted.append))
+    assert not is_hooked(layer) and is_hooked(layer, recording=True)
     given = torch.ones(1, 3)
     assert layer(given) is noted[0]
     layer.register_forward_hook(lambda *_: None)

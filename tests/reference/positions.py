@@ -16,7 +16,7 @@ def sinusoid(position: int, dim: int, base: float = 10000.0) -> list[float]:
     return row
 
 
-def turn(vector: list[float], position: float, convention: str, base: float = 10000.0) -> list[float]:
+def rotate(vector: list[float], position: float, convention: str, base: float = 10000.0) -> list[float]:
     """Su 2021, equation 13: each pair of features is a complex number, multiplied by e^(i m θ)."""
     dim = len(vector)
     result = [0.0] * dim

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from tests.reference.positions import sinusoid, t5_bucket, turn
+from tests.reference.positions import rotate, sinusoid, t5_bucket
 
 
 def affine(linear, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def scoring(position, heads, at: list[int]):
         kind, distance = type(position).__name__, at[j] - at[i]
         if kind == "Rotary":
             asked, key = (
-                torch.tensor(turn(vector.tolist(), at[place], position.convention), dtype=vector.dtype)
+                torch.tensor(rotate(vector.tolist(), at[place], position.convention), dtype=vector.dtype)
                 for vector, place in ((asked, i), (key, j))
             )
         plain = (asked * key).sum() / math.sqrt(len(key))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention.attended import Attended
 from regard.errors import RegardError, nearest
-from regard.kernels.autograd.hooks import Tap
+from regard.kernels.autograd.hooks import RecordingHook
 
 Select = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
@@ -93,7 +93,7 @@ def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
     try:
         for name in watched:
             # A tap keeps no module from its fast paths that gives no Attended.
-            handles.append(modules[name].register_forward_hook(Tap(partial(_note, seen, name))))
+            handles.append(modules[name].register_forward_hook(RecordingHook(partial(_note, seen, name))))
         yield seen
     finally:
         for handle in handles:

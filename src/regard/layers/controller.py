@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigError, nearest
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
 from regard.kernels.autograd.plain import are_alike
-from regard.kernels.memory.arrays import by_hand
+from regard.kernels.memory.arrays import numpy_serves
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
 from regard.layers.reference import reference_tensor
 
@@ -89,7 +89,7 @@ def cell_and_orders(
         orders: the layer by which it speaks.
         readout: the layer that gives the outputs; it is called once for all steps.
     """
-    if not by_hand(inputs) or not isinstance(controller, Controller):
+    if not numpy_serves(inputs) or not isinstance(controller, Controller):
         return None
     cell, told = controller.cell(), weights_of(orders, nn.Linear, "weight", "bias")
     if cell is None or told is None or weights_of(readout, nn.Linear, "weight") is None:

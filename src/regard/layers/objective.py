@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ConfigError, ShapeError
-from regard.kernels.autograd.once_differentiable import none_of
+from regard.kernels.autograd.once_differentiable import graph_anchor
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.loss import cross_entropy as kernel
 
@@ -102,7 +102,7 @@ def smoothed_cross_entropy(
     """
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return _formula(logits, targets, _share(smoothing), ignored)
-    none = none_of(logits)
+    none = graph_anchor(logits)
     total: Tensor = _SmoothedCrossEntropy.apply(logits, none, targets, _share(smoothing), ignored)
     return total
 

@@ -165,7 +165,7 @@ class Recurrence(nn.Module):
             return torch.cat(each, dim=1), state
         weights = _weights(cell)
         # torch's LSTM without padding is one fused call.
-        if len(state) == 1 and kernel.by_hand(inputs, *state, *weights):
+        if len(state) == 1 and kernel.serves(inputs, *state, *weights):
             return kernel.sequence(inputs, state, weights, _or_whole(inputs, lengths))
         first = tuple(part.unsqueeze(0).contiguous() for part in state)
         outputs, *last = _fused(weights, inputs, first, cell.training)
@@ -219,12 +219,12 @@ def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
 
     They are asked for once: some are made by then, and each time anew.
     """
-    if not kernel.by_hand(inputs) or _must_be_called(layer):
+    if not kernel.serves(inputs) or _must_be_called(layer):
         return None
     if not layer.bidirectional or not layer.batch_first or layer.num_layers != 1 or layer.proj_size:
         return None
     ways = _weights(layer, "_l0"), _weights(layer, "_l0_reverse")
-    return ways if kernel.by_hand(inputs, *ways[0], *ways[1]) else None
+    return ways if kernel.serves(inputs, *ways[0], *ways[1]) else None
 
 
 def _must_be_called(layer: Any) -> bool:

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import regard
 from regard import masks
 from regard.attention.call import guard
-from regard.attention.call.guard import stays_safe
+from regard.attention.call.guard import is_safe_cached
 from regard.attention.call.mask_summary import summarize
 from regard.attention.modules.multihead import MultiHeadAttention
 from regard.attention.parts.functional import _FEW, weigh_pairs
@@ -58,14 +58,14 @@ def test_projected_keys_are_looked_at_once(monkeypatch):
 
 def test_what_was_changed_is_looked_at_again(monkeypatch):
     tensor = torch.randn(7, 3)
-    assert stays_safe(tensor, None)
+    assert is_safe_cached(tensor, None)
     tensor[2, 1] = torch.nan
     given = looks(monkeypatch)
-    assert not stays_safe(tensor) and not stays_safe(tensor) and len(given) == 1
+    assert not is_safe_cached(tensor) and not is_safe_cached(tensor) and len(given) == 1
     tensor[2, 1] = 0
-    assert stays_safe(tensor)
+    assert is_safe_cached(tensor)
     tensor.set_(torch.full((7, 3), torch.inf))
-    assert not stays_safe(tensor) and len(given) == 3
+    assert not is_safe_cached(tensor) and len(given) == 3
 
 
 def test_what_is_written_during_a_look_is_looked_at_again(monkeypatch):
@@ -79,8 +79,8 @@ def test_what_is_written_during_a_look_is_looked_at_again(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(guard, "is_safe", looks_while_one_writes)
-        assert stays_safe(tensor)
-    assert not stays_safe(tensor)
+        assert is_safe_cached(tensor)
+    assert not is_safe_cached(tensor)
 
 
 def test_a_hidden_nan_that_comes_later_is_kept_from_the_answer():
@@ -96,16 +96,16 @@ def test_in_inference_mode_everything_is_looked_at(monkeypatch):
     with torch.inference_mode():
         tensor = torch.randn(7, 3)
         given = looks(monkeypatch)
-        assert stays_safe(tensor) and stays_safe(tensor) and len(given) == 2
+        assert is_safe_cached(tensor) and is_safe_cached(tensor) and len(given) == 2
         tensor[0] = torch.nan
-        assert not stays_safe(tensor)
+        assert not is_safe_cached(tensor)
 
 
 def test_what_is_remembered_dies_with_its_tensor():
     gc.collect()
     before = len(guard._safe._found)
     tensors = [torch.randn(3) for _ in range(7)]
-    assert stays_safe(*tensors) and len(guard._safe._found) == before + 7
+    assert is_safe_cached(*tensors) and len(guard._safe._found) == before + 7
     del tensors
     gc.collect()
     assert len(guard._safe._found) == before
@@ -165,7 +165,7 @@ def test_whoever_is_known_to_see_something_does(queries):
     told = []
     for one, other in itertools.combinations_with_replacement(parts, 2):
         known = summarize(one & other, sizes)
-        if known.sighted():
+        if known.none_fully_masked():
             told.append(known)
             assert known.mask is None or known.mask.draw(sizes, torch.device("cpu")).any(-1).all(), (one, other)
     assert len(told) == (2 if queries == 1 else 5)

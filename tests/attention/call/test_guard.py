@@ -18,8 +18,8 @@ BAD = (3e38, torch.nan, torch.inf)
 def filled(score, fill, heads=None):
     sizes = {"queries": QUERIES, "keys": KEYS, "heads": heads, "key_heads": heads and heads // 2}
     query, key, value = (one.detach() for one in tensors(score, dtype=torch.float32, **sizes))
-    blind = ~SEES.any(-1) if heads is None else ~SEES.any(-1).unsqueeze(1).expand(-1, heads, -1)
-    query[blind] = fill
+    unreadable = ~SEES.any(-1) if heads is None else ~SEES.any(-1).unsqueeze(1).expand(-1, heads, -1)
+    query[unreadable] = fill
     return [one.requires_grad_() for one in (query, key, value)]
 
 

@@ -91,11 +91,11 @@ def test_rotary_angles_are_not_rounded_to_half_precision_B12(dtype, convention):
     part = position("rotary", dim=64, convention=convention).to(dtype)
     x = torch.randn(1, 1, 4096, 64).to(dtype)
     at = torch.arange(4096).unsqueeze(0)
-    exact = part.turn(x.double(), at)
-    turned = part.turn(x, at)
-    assert turned.dtype == dtype
+    exact = part.rotate_one(x.double(), at)
+    rotated = part.rotate_one(x, at)
+    assert rotated.dtype == dtype
     # One rounding of the result; angles in half precision would be off by several radians at the end.
-    assert (turned.double() - exact).abs().max() <= 4 * torch.finfo(dtype).eps * exact.abs().max()
+    assert (rotated.double() - exact).abs().max() <= 4 * torch.finfo(dtype).eps * exact.abs().max()
 
 
 def test_half_precision_sinusoids_are_cast_last_B12():
@@ -158,23 +158,23 @@ def test_rotary_by_hand():
     at, x = torch.tensor([[2]]), torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
     c, s, fine_c, fine_s = math.cos(2), math.sin(2), math.cos(0.02), math.sin(0.02)
     pairs = [c - 2 * s, s + 2 * c, 3 * fine_c - 4 * fine_s, 3 * fine_s + 4 * fine_c]
-    torch.testing.assert_close(position("rotary", dim=4).turn(x, at), torch.tensor([[pairs]]))
+    torch.testing.assert_close(position("rotary", dim=4).rotate_one(x, at), torch.tensor([[pairs]]))
     halves = [c - 3 * s, 2 * fine_c - 4 * fine_s, s + 3 * c, 2 * fine_s + 4 * fine_c]
-    turned = position("rotary", dim=4, convention="half").turn(x, at)
-    torch.testing.assert_close(turned, torch.tensor([[halves]]))
+    rotated = position("rotary", dim=4, convention="half").rotate_one(x, at)
+    torch.testing.assert_close(rotated, torch.tensor([[halves]]))
 
 
 @pytest.mark.parametrize("convention", ["interleaved", "half"])
 def test_rotary_equals_complex_multiplication(convention):
     torch.manual_seed(1)
     x, at = torch.randn(2, 5, 3, 10).double(), torch.tensor([[0, 7, 1000], [3, 3, 4]])
-    turned = position("rotary", dim=10, convention=convention, base=500.0).turn(x, at)
+    rotated = position("rotary", dim=10, convention=convention, base=500.0).rotate_one(x, at)
     for b in range(2):
         for h in range(5):
             for i in range(3):
-                expected = slow.turn(x[b, h, i].tolist(), int(at[b, i]), convention, 500.0)
+                expected = slow.rotate(x[b, h, i].tolist(), int(at[b, i]), convention, 500.0)
                 torch.testing.assert_close(
-                    turned[b, h, i], torch.tensor(expected, dtype=torch.float64), atol=1e-9, rtol=0
+                    rotated[b, h, i], torch.tensor(expected, dtype=torch.float64), atol=1e-9, rtol=0
                 )
 
 
@@ -185,8 +185,8 @@ def test_rotary_score_depends_on_the_distance_alone_W20(convention):
     query, key = torch.randn(1, 1, 14).double(), torch.randn(1, 1, 14).double()
 
     def score(m, n):
-        turned = part.rotate(query, key, torch.tensor([[m]]), torch.tensor([[n]]))
-        return (turned[0] * turned[1]).sum()
+        rotated = part.rotate(query, key, torch.tensor([[m]]), torch.tensor([[n]]))
+        return (rotated[0] * rotated[1]).sum()
 
     for m, n in ((3, 10), (0, 7), (1000, 1007)):
         torch.testing.assert_close(score(m, n), score(0, n - m), atol=1e-9, rtol=0)
@@ -196,20 +196,20 @@ def test_rotary_score_depends_on_the_distance_alone_W20(convention):
 def test_the_two_conventions_differ_by_a_permutation():
     x, at = torch.randn(1, 5, 6), torch.arange(5).unsqueeze(0)
     order = [0, 2, 4, 1, 3, 5]
-    interleaved = position("rotary", dim=6).turn(x, at)
-    half = position("rotary", dim=6, convention="half").turn(x[..., order], at)
+    interleaved = position("rotary", dim=6).rotate_one(x, at)
+    half = position("rotary", dim=6, convention="half").rotate_one(x[..., order], at)
     torch.testing.assert_close(interleaved[..., order], half)
-    assert not torch.allclose(interleaved, position("rotary", dim=6, convention="half").turn(x, at))
+    assert not torch.allclose(interleaved, position("rotary", dim=6, convention="half").rotate_one(x, at))
 
 
 def test_partial_rotary_leaves_the_rest_and_stretch_divides_positions():
     x = torch.randn(2, 3, 7, 10)
     at = torch.arange(7).unsqueeze(0)
-    turned = position("rotary", dim=4).turn(x, at)
-    assert torch.equal(turned[..., 4:], x[..., 4:])
-    assert torch.equal(turned[..., :4], position("rotary", dim=4).turn(x[..., :4], at))
-    stretched = position("rotary", dim=10, stretch=2.0).turn(x, 2 * at)
-    torch.testing.assert_close(stretched, position("rotary", dim=10).turn(x, at))
+    rotated = position("rotary", dim=4).rotate_one(x, at)
+    assert torch.equal(rotated[..., 4:], x[..., 4:])
+    assert torch.equal(rotated[..., :4], position("rotary", dim=4).rotate_one(x[..., :4], at))
+    stretched = position("rotary", dim=10, stretch=2.0).rotate_one(x, 2 * at)
+    torch.testing.assert_close(stretched, position("rotary", dim=10).rotate_one(x, at))
 
 
 def test_rotary_errors():
@@ -218,7 +218,7 @@ def test_rotary_errors():
     with pytest.raises(ConfigError, match="GPT-NeoX"):
         position("rotary", dim=4, convention="neox")
     with pytest.raises(ShapeError, match="turns 6 features"):
-        position("rotary", dim=6).turn(torch.zeros(1, 2, 4), torch.zeros(1, 2, dtype=torch.long))
+        position("rotary", dim=6).rotate_one(torch.zeros(1, 2, 4), torch.zeros(1, 2, dtype=torch.long))
 
 
 # --- bias -----------------------------------------------------------------------------------------------------------

@@ -235,9 +235,10 @@ def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
 def test_every_reason_says_what_to_do():
     """The words of `choose.choose`: each but two is mended by something said."""
     facts = choose.Facts(
-        names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, rows=False, in_a_loop=False,
-        is_softmax=False, has_value=False, has_hooks=True, refocused=True, dropout=0.1, empty=True, transformed=True,
-        unsafe=True, blocks=False, bias_learned=False, ragged=False, windowed=False, loop=False,
+        names=lambda: ("location", "hard"), is_dot=False, is_linear=False, additive=None, in_chunks=False,
+        in_native_loop=False, is_softmax=False, has_value=False, has_hooks=True, refocused=True, dropout=0.1,
+        empty=True, transformed=True, unsafe=True, blocks=False, bias_needs_gradient=False,
+        ragged=False, windowed=False, loop=False,
     )  # fmt: skip
     reasons = choose.choose(facts).reasons
     assert len(reasons) == 9

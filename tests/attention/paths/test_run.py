@@ -140,7 +140,7 @@ def test_ragged(lengths, causal):
 def test_ragged_items_that_look_at_themselves(causal):
     query, key, value = tensors(KEYS)
     lengths = (3, KEYS)
-    ours = ragged(query, key, value, lengths=lengths, bias=None, causal=causal, scale=1.0, asked=True)
+    ours = ragged(query, key, value, lengths=lengths, bias=None, causal=causal, scale=1.0, ragged_queries=True)
     theirs, _ = plain_attend(
         query,
         key,

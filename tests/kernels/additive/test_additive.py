@@ -270,7 +270,7 @@ def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
     after = additive.additive_scores(query, key, vector, formula, prepared=True)
     torch.testing.assert_close(after, formula(query, key, vector))
     assert len(made) == 2
-    kept = additive._kept[loop == "native"]._found
+    kept = additive._exponentials_of_keys[loop == "native"]._found
     before = len(kept)
     del key
     assert len(kept) == before - 1

@@ -73,7 +73,7 @@ def test_the_widest_keys_and_far_queries(dtype):
     query = far.view(9, 1, 1).expand(9, 1, 13)
     key = torch.linspace(-wide, wide, 11, dtype=dtype).view(1, 11, 1).repeat(9, 1, 13)
     vector = torch.rand(13, generator=torch.Generator().manual_seed(0)).to(dtype)
-    assert additive.kept_of(key, native=False) is not None
+    assert additive.key_exponentials(key, native=False) is not None
     bound = 4 * torch.finfo(dtype).eps * vector.sum().item()
     torch.testing.assert_close(scored(query, key, vector).double(), exact(query, key, vector), rtol=0, atol=bound)
 
@@ -127,8 +127,8 @@ def test_room_is_had_again():
     many = sides(11)  # more than is kept
     torch.testing.assert_close(scored(*many), exact(*many))
     assert additive_step._spare[torch.float64][0] is room
-    few = sides(1, torch.float32)
-    torch.testing.assert_close(scored(*few).double(), exact(*few), rtol=0, atol=1e-5)
+    few_queries = sides(1, torch.float32)
+    torch.testing.assert_close(scored(*few_queries).double(), exact(*few_queries), rtol=0, atol=1e-5)
     assert additive_step._spare[torch.float64][0] is room
 
 
@@ -165,10 +165,10 @@ def test_the_loop_and_torchs_calls_keep_keys_apart(monkeypatch):
     for library in (compiler.library, lambda name: None) * 2:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=library))
         torch.testing.assert_close(scored(query, key, vector), exact(query, key, vector))
-    assert all(key in additive._kept[loop]._found for loop in (False, True))
+    assert all(key in additive._exponentials_of_keys[loop]._found for loop in (False, True))
 
 
 def test_nothing_is_kept_for_a_loop_that_is_not_there(monkeypatch):
     """Whoever asks may be of another library, which could be built: keys laid out for torch are none of its."""
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    assert additive.kept_of(sides(1, hidden=13)[1], native=True) is None
+    assert additive.key_exponentials(sides(1, hidden=13)[1], native=True) is None

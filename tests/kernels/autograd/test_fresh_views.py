@@ -91,7 +91,7 @@ def test_windows_around_predicted_centers(kind):
 
     def read(x, key, vector):
         center = local_softmax.predict(x @ key[0, :8].t(), vector, lengths)
-        looked = local_softmax.look(x, key, key, center, lengths, window)
-        return looked.context
+        attended = local_softmax.window_attention(x, key, key, center, lengths, window)
+        return attended.context
 
     agree(read, leaf(2, 7, 16, kind=kind), leaf(2, 23, 16, kind=kind), leaf(1, 8, kind=kind))

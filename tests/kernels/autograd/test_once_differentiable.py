@@ -5,7 +5,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.kernels.autograd.once_differentiable import none_of, once
+from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.fallback.blocked import blocked
 from regard.kernels.fallback.windowed import windowed
 from regard.kernels.recurrent.recurrent import sequence
@@ -23,14 +23,14 @@ class Product(torch.autograd.Function):
         return x * w
 
     @staticmethod
-    @once("this product; another has them")
+    @once_differentiable("this product; another has them")
     def backward(ctx, above):
         _, x, w = ctx.saved_tensors
         return None, above * w, above * x if ctx.needs_input_grad[2] else None
 
 
 def product(x, w):
-    return Product.apply(none_of(x, w), x, w)
+    return Product.apply(graph_anchor(x, w), x, w)
 
 
 def leaves(*shapes):

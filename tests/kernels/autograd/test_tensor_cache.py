@@ -6,17 +6,17 @@ import weakref
 import pytest
 import torch
 
-from regard.kernels.autograd.tensor_cache import Remembered
+from regard.kernels.autograd.tensor_cache import TensorCache
 
 
 class Looks:
     """What is made of a tensor is the number of the look."""
 
     def __init__(self):
-        self.count, self.known = 0, Remembered()
+        self.count, self.known = 0, TensorCache()
 
     def at(self, tensor):
-        return self.known.look(tensor, self.make)
+        return self.known.get(tensor, self.make)
 
     def make(self, tensor):
         self.count += 1
@@ -54,7 +54,7 @@ def test_nothing_is_remembered_in_inference_mode():
 
 def test_what_is_written_while_it_is_looked_at_is_looked_at_again():
     """By another thread, say: what was found may be of the numbers before."""
-    known, one = Remembered(), torch.zeros(3)
+    known, one = TensorCache(), torch.zeros(3)
 
     def find(tensor):
         found = tensor.sum().item()
@@ -62,28 +62,28 @@ def test_what_is_written_while_it_is_looked_at_is_looked_at_again():
             tensor.add_(1)
         return found
 
-    assert [known.look(one, find) for _ in range(3)] == [0, 3, 3]
+    assert [known.get(one, find) for _ in range(3)] == [0, 3, 3]
 
 
 def test_what_could_not_be_made_leaves_nothing():
-    known, one = Remembered(), torch.zeros(3)
+    known, one = TensorCache(), torch.zeros(3)
 
     def fails(tensor):
         raise MemoryError
 
     for _ in range(2):
         with pytest.raises(MemoryError):
-            known.look(one, fails)
-    assert known.look(one, lambda tensor: None) is None
-    assert known.look(one, fails) is None  # None is a finding
+            known.get(one, fails)
+    assert known.get(one, lambda tensor: None) is None
+    assert known.get(one, fails) is None  # None is a finding
 
 
 def test_a_tensor_dies_with_what_was_found():
     class Finding:
         pass
 
-    known, one = Remembered(), torch.zeros(3)
-    gone = weakref.ref(known.look(one, lambda tensor: Finding()))
+    known, one = TensorCache(), torch.zeros(3)
+    gone = weakref.ref(known.get(one, lambda tensor: Finding()))
     gc.collect()
     assert gone() is not None
     del one

@@ -7,7 +7,7 @@ import torch
 from torch._vmap_internals import _vmap as legacy_vmap
 from torch.utils.checkpoint import checkpoint
 
-from regard.kernels.autograd.once_differentiable import once
+from regard.kernels.autograd.once_differentiable import once_differentiable
 from regard.kernels.autograd.unbatch import unbatched
 from tests.batched import batches_are_singles
 
@@ -183,7 +183,7 @@ class Refusing(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("this square; another has them")
+    @once_differentiable("this square; another has them")
     def backward(ctx, above):
         (x,) = ctx.saved_tensors
         return (2 * above * x,)

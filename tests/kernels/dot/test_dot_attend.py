@@ -23,7 +23,7 @@ BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 4, 2, 5, 7, 3, 2
 
 @pytest.fixture(autouse=True)
 def small_calls_too(monkeypatch):
-    monkeypatch.setattr(dot, "worth", lambda *_: True)
+    monkeypatch.setattr(dot, "is_worthwhile", lambda *_: True)
 
 
 def tensors(queries=QUERIES, keys=KEYS, dtype=torch.float64):
@@ -220,12 +220,12 @@ def test_when_it_is_left_alone(monkeypatch):
     assert explain(query, key).path == "explicit"
     with torch.autocast("cpu"):
         assert explain(*(one.float() for one in (query, key, value))).path == "fused"
-    monkeypatch.setattr(dot, "worth", lambda *_: False)
+    monkeypatch.setattr(dot, "is_worthwhile", lambda *_: False)
     assert explain(query, key, value).path == "fused"
 
 
 @pytest.mark.parametrize(
-    ("sizes", "dropout", "worth"),
+    ("sizes", "dropout", "is_worthwhile"),
     (
         ((1, 8, 512, 512), 0.0, True),
         ((12, 4, 64, 64), 0.0, True),
@@ -235,9 +235,9 @@ def test_when_it_is_left_alone(monkeypatch):
         ((64, 4, 30, 30), 0.1, True),
     ),
 )
-def test_small_calls_are_left_to_torch(sizes, dropout, worth, monkeypatch):
+def test_small_calls_are_left_to_torch(sizes, dropout, is_worthwhile, monkeypatch):
     monkeypatch.undo()
-    assert dot.worth(sizes, dropout) is worth
+    assert dot.is_worthwhile(sizes, dropout) is is_worthwhile
 
 
 def test_inside_vmap_and_forward_mode_it_is_not_taken():
@@ -308,14 +308,14 @@ def test_layers_look_by_the_loop_where_it_is_worth_it(seen, biased, monkeypatch)
     attention, taken = dot.attention, []
     monkeypatch.setattr(dot, "attention", lambda *given, **named: taken.append(1) or attention(*given, **named))
 
-    def looked(worth):
-        monkeypatch.setattr(dot, "worth", lambda *_: worth)
+    def context_where(is_worthwhile):
+        monkeypatch.setattr(dot, "is_worthwhile", lambda *_: is_worthwhile)
         query, keys = heads.project(x, None)
         context = heads(query, keys, AttentionContext(kept, seen == "causal", bias)).context
         return context, *torch.autograd.grad(context.square().sum(), wanted)
 
-    expected = looked(False)
+    expected = context_where(False)
     assert not taken
-    for one, other in zip(looked(True), expected, strict=True):
+    for one, other in zip(context_where(True), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
     assert taken

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from regard.kernels.dot import dot
-from regard.kernels.dot.safety import finds_safe
+from regard.kernels.dot.safety import reads_safely
 from tests.kernels.dot.dot_reference import ALL, CAUSAL
 from tests.native import needs_compiler
 
 pytestmark = needs_compiler  # it is a loop's look
-RAGGED = ALL._replace(lengths=[211, 67], asked=[97, 0])
+RAGGED = ALL._replace(lengths=[211, 67], query_lengths=[97, 0])
 APART = ALL._replace(window=(11, 5), offset=200)  # later queries see nothing
 VISIBLE = {"all": ALL, "causal": CAUSAL, "ragged": RAGGED, "apart": APART}
 FILLS = (0.0, torch.nan, -torch.inf, 1e19, 3e19, 1e30, 3e38)
@@ -32,14 +32,14 @@ def test_a_look_finds_what_a_call_finds(visible, directions, unit, monkeypatch):
                 with torch.no_grad():
                     given[which][1, 1, place, 3] = fill
                 for scale in (0.3, 1e6):
-                    looked = dot.Looked()
-                    dot.attention(*given, bias=None, scale=scale, dropout=0.0, looked=looked, **options)
-                    found.append(looked.safe)
-                    assert finds_safe(*given, scale=scale, **options) is looked.safe, (which, place, fill, scale)
+                    check = dot.SafetyCheck()
+                    dot.attention(*given, bias=None, scale=scale, dropout=0.0, check=check, **options)
+                    found.append(check.safe)
+                    assert reads_safely(*given, scale=scale, **options) is check.safe, (which, place, fill, scale)
     assert True in found and (False in found)
 
 
 def test_a_look_at_what_is_empty():
     for shape in ((0, 2, 17, 5), (2, 2, 17, 0)):
         given = [torch.randn(shape) for _ in range(3)]
-        assert finds_safe(*given, visible=ALL, scale=1.0, directions=dot.NO_DIRECTIONS)
+        assert reads_safely(*given, visible=ALL, scale=1.0, directions=dot.NO_DIRECTIONS)

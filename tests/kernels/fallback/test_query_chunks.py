@@ -26,7 +26,7 @@ def in_parts(monkeypatch):
 
 
 @pytest.fixture
-def in_a_loop(monkeypatch):
+def in_native_loop(monkeypatch):
     """Every call of additive scores is weighed and read as they are made."""
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
@@ -66,7 +66,7 @@ def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
 
 @needs_compiler
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "around"])
-def test_weighed_and_read_as_they_are_made(in_a_loop, mask):
+def test_weighed_and_read_as_they_are_made(in_native_loop, mask):
     assert_same_as_the_reference(mask, "softmax")
     query, key, value = tensors("additive", heads=2)
     told = explain(query, key, value, score=module("additive"), mask=MASKS[mask][0])
@@ -75,7 +75,7 @@ def test_weighed_and_read_as_they_are_made(in_a_loop, mask):
 
 @needs_compiler
 @pytest.mark.parametrize("fill", (torch.nan, 1e300))
-def test_the_loop_is_kept_from_hidden_content(in_a_loop, fill):
+def test_the_loop_is_kept_from_hidden_content(in_native_loop, fill):
     query, key, value = (one.detach().clone() for one in tensors("additive"))
     made, mask = module("additive"), masks.padding([3, 5]) & masks.causal()
     clean = attend(query, key, value, score=made, mask=mask).context

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.kernels.local import local, softmax as local_softmax
-from regard.kernels.local.softmax import Window, look, predict, predicts
+from regard.kernels.local.softmax import Window, predict, predicts, window_attention
 from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
@@ -68,25 +68,25 @@ def key_by_key(left, key, value, center, lengths, window):
 @pytest.mark.parametrize("window", (PLAIN, BELL, Window(2, 7, 0.0, 1.0), Window(math.inf, KEYS, 0.0, 0.3)))
 def test_it_is_the_formula_with_all_gradients(way, width, window):
     given = inputs(width=width)
-    looked = look(*given, LENGTHS, window)
+    attended = window_attention(*given, LENGTHS, window)
     context, _ = key_by_key(*given, LENGTHS, window)
-    torch.testing.assert_close(looked.context, context)
-    assert (looked.context[2] == 0).all()
+    torch.testing.assert_close(attended.context, context)
+    assert (attended.context[2] == 0).all()
     noise = torch.randn(context.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     wanted = given if window.sigma else given[:3]
-    found = torch.autograd.grad(looked.context, wanted, noise)
+    found = torch.autograd.grad(attended.context, wanted, noise)
     for one, other in zip(found, torch.autograd.grad(context, wanted, noise), strict=True):
         torch.testing.assert_close(one, other)
 
 
 def test_the_scores_are_those_of_the_window(way):
     left, key, value, center = inputs()
-    looked = look(left, key, value, center, LENGTHS, BELL)
+    attended = window_attention(left, key, value, center, LENGTHS, BELL)
     everything = (0.7 * left @ key.mT).detach()
     for b in range(3):
         for q in range(7):
-            for w, score in enumerate(looked.scores[b, q].tolist()):
-                s = int(looked.first[b, q]) + w
+            for w, score in enumerate(attended.scores[b, q].tolist()):
+                s = int(attended.first[b, q]) + w
                 seen = s < LENGTHS[b] and abs(s - center[b, q]) <= 2.5
                 assert score == (pytest.approx(float(everything[b, q, s])) if seen else -math.inf)
 
@@ -98,7 +98,7 @@ def test_first_and_second_derivatives_of_context_and_scores(way, window):
         given[3][:, 0] += 0.1  # off the edge, which has no derivative
 
     def run(*given):
-        context, scores, _ = look(*given, torch.tensor([11, 6, 0]), window)
+        context, scores, _ = window_attention(*given, torch.tensor([11, 6, 0]), window)
         return context, scores.exp()
 
     assert torch.autograd.gradcheck(run, given, fast_mode=True)
@@ -110,12 +110,12 @@ def test_first_and_second_derivatives_of_context_and_scores(way, window):
 def test_batches_of_gradients_are_those_one_by_one(way, window, dtype):
     given = inputs(dtype=dtype)
     within = 0.0 if way == "native" else likely(2 * (19 + 23), dtype)  # as in `alike`
-    looked, asked = look(*given, LENGTHS, window), given if window.sigma else given[:3]
-    batches_are_singles(looked.context, asked, asked if dtype is torch.float64 else (), within)
-    batches_are_singles((looked.context, looked.scores.nan_to_num(neginf=0.0)), asked, within=within)
+    attended, asked = window_attention(*given, LENGTHS, window), given if window.sigma else given[:3]
+    batches_are_singles(attended.context, asked, asked if dtype is torch.float64 else (), within)
+    batches_are_singles((attended.context, attended.scores.nan_to_num(neginf=0.0)), asked, within=within)
     for alone in range(len(asked)):
         few = [one if place == alone else one.detach() for place, one in enumerate(given)]
-        batches_are_singles(look(*few, LENGTHS, window).context, (few[alone],), within=within)
+        batches_are_singles(window_attention(*few, LENGTHS, window).context, (few[alone],), within=within)
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
@@ -123,11 +123,11 @@ def test_batches_of_gradients_are_those_one_by_one(way, window, dtype):
 def test_without_gradients_it_is_the_same(way, window, dtype):
     *three, center = inputs(dtype=dtype)
     for where in (center, center.detach().round().long()):
-        kept = look(*three, where, LENGTHS, window)
-        plain = look(*(one.detach() for one in (*three, where)), LENGTHS, window)
+        kept = window_attention(*three, where, LENGTHS, window)
+        plain = window_attention(*(one.detach() for one in (*three, where)), LENGTHS, window)
         assert kept.context.requires_grad and not plain.context.requires_grad
         with torch.no_grad():
-            again = look(*three, where, LENGTHS, window)
+            again = window_attention(*three, where, LENGTHS, window)
         for found in (plain, again):
             torch.testing.assert_close(found.context, kept.context.detach())
             torch.testing.assert_close(found.scores, kept.scores.detach())
@@ -142,15 +142,15 @@ def test_few_weights_are_made_by_numpys_calls(monkeypatch, few):
     run, used = local_softmax._by_numpy, []
     monkeypatch.setattr(local_softmax, "_by_numpy", lambda *given: used.append(1) or run(*given))
     given = inputs()
-    look(*given, LENGTHS, BELL)
+    window_attention(*given, LENGTHS, BELL)
     assert not used
-    look(*(one.detach() for one in given), LENGTHS, BELL)
+    window_attention(*(one.detach() for one in given), LENGTHS, BELL)
     assert bool(used) == bool(few)
 
 
 def test_gradients_that_come_negated_or_as_another_class(way):
     given = inputs()
-    context = look(*given, LENGTHS, BELL).context
+    context = window_attention(*given, LENGTHS, BELL).context
     above = torch.ones_like(context)
     wanted = torch.autograd.grad(context, given, -above, retain_graph=True)
     negated = torch.autograd.grad(context, given, torch._neg_view(above), retain_graph=True)
@@ -162,25 +162,25 @@ def test_gradients_that_come_negated_or_as_another_class(way):
 
 def test_only_what_wants_a_gradient_gets_one(way):
     given = inputs()
-    everything = torch.autograd.grad(look(*given, LENGTHS, BELL).context.sum(), given)
+    everything = torch.autograd.grad(window_attention(*given, LENGTHS, BELL).context.sum(), given)
     for n, one in enumerate(given):
         alone = [other.detach() for other in given]
         alone[n] = one
-        (found,) = torch.autograd.grad(look(*alone, LENGTHS, BELL).context.sum(), one)
+        (found,) = torch.autograd.grad(window_attention(*alone, LENGTHS, BELL).context.sum(), one)
         torch.testing.assert_close(found, everything[n])
-    assert not look(*(one.detach() for one in given), LENGTHS, BELL).context.requires_grad
+    assert not window_attention(*(one.detach() for one in given), LENGTHS, BELL).context.requires_grad
     with torch.inference_mode():
-        alike(way, look(*given, LENGTHS, BELL).context, look(*given, LENGTHS, BELL).context)
+        alike(way, window_attention(*given, LENGTHS, BELL).context, window_attention(*given, LENGTHS, BELL).context)
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
 def test_types_and_whole_centers(way, dtype):
     left, key, value, _ = inputs(dtype=dtype)
     positions = torch.arange(7).expand(3, -1) * 3
-    looked = look(left, key, value, positions, LENGTHS, PLAIN)
+    attended = window_attention(left, key, value, positions, LENGTHS, PLAIN)
     context, _ = key_by_key(*(one.double() for one in (left, key, value)), positions, LENGTHS, PLAIN)
-    assert looked.context.dtype == dtype
-    torch.testing.assert_close(looked.context, context.to(dtype))
+    assert attended.context.dtype == dtype
+    torch.testing.assert_close(attended.context, context.to(dtype))
 
 
 def alike(way, found, expected):
@@ -196,21 +196,21 @@ def alike(way, found, expected):
 
 def test_any_strides(way):
     left, key, value, center = (one.detach() for one in inputs())
-    plain = look(left, key, value, center, LENGTHS, BELL)
+    plain = window_attention(left, key, value, center, LENGTHS, BELL)
     turned = key.transpose(0, 1).contiguous().transpose(0, 1)
     spaced = torch.stack((value, value), -1).flatten(-2)[..., ::2]
     aside = center.t().contiguous().t()
-    found = look(left.mT.contiguous().mT, turned, spaced, aside, LENGTHS.int(), BELL)
+    found = window_attention(left.mT.contiguous().mT, turned, spaced, aside, LENGTHS.int(), BELL)
     torch.testing.assert_close(found.context, plain.context)
     for place, one in enumerate((left, key, value, center)):
         given = [left, key, value, center]
         given[place] = torch._neg_view(-one)
-        torch.testing.assert_close(look(*given, LENGTHS, BELL).context, plain.context)
+        torch.testing.assert_close(window_attention(*given, LENGTHS, BELL).context, plain.context)
     one = key[:1].expand(3, -1, -1)
-    alike(way, *(look(left, same, value, center, LENGTHS, BELL).context for same in (one, one.clone())))
+    alike(way, *(window_attention(left, same, value, center, LENGTHS, BELL).context for same in (one, one.clone())))
     above = torch.ones(1, 1, 1, dtype=torch.float64).expand_as(plain.context)
     given = [one.requires_grad_() for one in (left, key, value, center)]
-    context = look(*given, LENGTHS, BELL).context
+    context = window_attention(*given, LENGTHS, BELL).context
     expanded = torch.autograd.grad(context, given, above, retain_graph=True)
     for one, other in zip(expanded, torch.autograd.grad(context, given, above.clone()), strict=True):
         alike(way, one, other)
@@ -220,8 +220,8 @@ def test_scores_beyond_float32_with_whole_centers(way):
     """Whole centers stand for float32; scores are of float64's range all the same."""
     left, key = torch.full((1, 1, 1), 1e25, dtype=torch.float64), torch.full((1, 5, 1), -1e20, dtype=torch.float64)
     value = torch.arange(5.0, dtype=torch.float64).view(1, 5, 1)
-    looked = look(left, key, value, torch.tensor([[3]]), torch.tensor([5]), Window(1, 5, 0.0, 1.0))
-    torch.testing.assert_close(looked.context, torch.tensor([[[3.0]]], dtype=torch.float64))
+    attended = window_attention(left, key, value, torch.tensor([[3]]), torch.tensor([5]), Window(1, 5, 0.0, 1.0))
+    torch.testing.assert_close(attended.context, torch.tensor([[[3.0]]], dtype=torch.float64))
 
 
 def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
@@ -231,21 +231,21 @@ def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
     key[0, 2], value[0, 2] = 0.0, 3.0
     for kept in (False, True):
         given = torch.ones(1, 1, 1, requires_grad=kept), key, value, torch.full((1, 1), 2.0), torch.tensor([5])
-        assert look(*given, Window(2.0, 5, 0.0, 1.0)).context.item() > 3.5
-        assert look(*given, Window(2.0, 5, 0.5, 1.0)).context.item() == 3.0
+        assert window_attention(*given, Window(2.0, 5, 0.0, 1.0)).context.item() > 3.5
+        assert window_attention(*given, Window(2.0, 5, 0.5, 1.0)).context.item() == 3.0
 
 
 @pytest.mark.parametrize("content", (math.nan, math.inf, -math.inf))
 def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way, content):
     left, key, value, _ = (one.detach() for one in inputs())
     center = torch.full((3, 7), 4.5, dtype=torch.float64)
-    clean = look(left, key, value, center, LENGTHS, BELL)
+    clean = window_attention(left, key, value, center, LENGTHS, BELL)
     for place, seen in (((0, 4, 1), True), ((0, 20, 1), False)):
         for n in (1, 2):
             given = [left, key.clone(), value.clone()]
             given[n][place] = content
             for kept in (False, True):
-                found = look(*given, center.requires_grad_(kept), LENGTHS, BELL)
+                found = window_attention(*given, center.requires_grad_(kept), LENGTHS, BELL)
                 if way == "torch, all rows" or seen:  # leaves it to another path in both cases
                     assert found is None
                 else:
@@ -254,21 +254,21 @@ def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way,
         asked = left.clone()
         asked[b, 3, 2] = content
         for kept in (False, True):
-            assert look(asked, key, value, center.requires_grad_(kept), LENGTHS, BELL) is None
+            assert window_attention(asked, key, value, center.requires_grad_(kept), LENGTHS, BELL) is None
 
 
 @needs_compiler
 def test_padding_within_a_window_is_not_even_looked_at():
     left, key, value, center = (one.detach() for one in inputs())
-    clean = look(left, key, value, center, LENGTHS, BELL)
+    clean = window_attention(left, key, value, center, LENGTHS, BELL)
     key[1, 11:], value[2] = math.nan, math.inf
-    assert torch.equal(look(left, key, value, center, LENGTHS, BELL).context, clean.context)
+    assert torch.equal(window_attention(left, key, value, center, LENGTHS, BELL).context, clean.context)
 
 
 def test_a_center_that_is_no_number_is_told(way):
     left, key, value, center = (one.detach() for one in inputs())
     center[1, 2] = math.nan
-    assert look(left, key, value, center, LENGTHS, BELL) is None
+    assert window_attention(left, key, value, center, LENGTHS, BELL) is None
 
 
 @needs_compiler
@@ -278,7 +278,7 @@ def test_threads_share_the_work_and_change_no_bit():
     above = torch.randn(3, 149, 127), torch.randn(3, 149)
     for threads in (1, 3):
         torch.set_num_threads(threads)
-        context = look(*given, LENGTHS, BELL).context
+        context = window_attention(*given, LENGTHS, BELL).context
         center = predict(given[0], layer.weight, LENGTHS)
         slopes = torch.autograd.grad((context, center), [*given, layer.weight], above)
         found.append([context, center, *slopes])
@@ -295,10 +295,10 @@ def test_nothing_is_held_when_a_call_is_over(way):
     given = inputs()
     gc.disable()
     try:
-        looked = look(*given, LENGTHS, BELL)
+        attended = window_attention(*given, LENGTHS, BELL)
         center = predict(given[0], torch.ones(1, 19, dtype=torch.float64), LENGTHS) if way == "native" else given[0]
-        held = [weakref.ref(one) for one in (looked.context, looked.scores, *([center] * (way == "native")))]
-        del looked, center
+        held = [weakref.ref(one) for one in (attended.context, attended.scores, *([center] * (way == "native")))]
+        del attended, center
         assert all(one() is None for one in held)
     finally:
         gc.enable()
@@ -307,7 +307,7 @@ def test_nothing_is_held_when_a_call_is_over(way):
 def test_autocast_around_the_backward_pass_narrows_nothing(way):
     given, found = inputs(dtype=torch.float32), []
     for narrow in (False, True):
-        context = look(*given, LENGTHS, BELL).context
+        context = window_attention(*given, LENGTHS, BELL).context
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
             found.append(torch.autograd.grad(context.sum(), given))
     assert all(map(torch.equal, *found))

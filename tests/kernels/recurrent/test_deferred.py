@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 from torch.testing._internal.two_tensor import TwoTensor
 
-from regard.kernels.recurrent.deferred import Deferred, expectation_of_a_loop, linear_of_a_loop
+from regard.kernels.recurrent.deferred import Deferred, expectation_of_loop, linear_of_loop
 
 LENGTHS = (5, 5, 3, 2, 1)
 
@@ -130,10 +130,10 @@ def test_a_weight_changed_before_the_backward_pass_is_told():
 def test_without_gradients_it_is_torchs():
     parts = given()
     with torch.no_grad():
-        assert loop(linear_of_a_loop(parts["x"]), **parts).grad_fn is None
+        assert loop(linear_of_loop(parts["x"]), **parts).grad_fn is None
     x = torch.randn(2, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert linear_of_a_loop(x) is F.linear
+        assert linear_of_loop(x) is F.linear
 
 
 @pytest.mark.parametrize("name", ["x", "weight", "bias", "recurrent"])
@@ -229,6 +229,6 @@ def test_values_changed_before_the_backward_pass_are_told():
 
 
 def test_only_a_loop_that_defers_has_it():
-    assert expectation_of_a_loop(F.linear) is None
+    assert expectation_of_loop(F.linear) is None
     loop_of_its_own = Deferred()
-    assert expectation_of_a_loop(loop_of_its_own.linear) == loop_of_its_own.expectation
+    assert expectation_of_loop(loop_of_its_own.linear) == loop_of_its_own.expectation

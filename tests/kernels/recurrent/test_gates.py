@@ -42,7 +42,7 @@ def gru(sums, given, bias, state, above):
     own, kept, out = torch.empty_like(sums), torch.empty_like(state), torch.empty_like(state)
     gates.gru(sums.clone(), given, bias, state, own, kept, out)
     hidden, entering, carried = above.clone(), torch.empty_like(sums), torch.empty_like(sums)
-    gates.gru_back(own, kept, state, hidden, entering, carried)
+    gates.gru_backward(own, kept, state, hidden, entering, carried)
     return out, entering, carried, hidden
 
 
@@ -50,7 +50,7 @@ def lstm(sums, memory, above, above_kept):
     own, kept, out = sums.clone(), torch.empty_like(memory), torch.empty_like(memory)
     gates.lstm(own, memory, kept, out)
     slope, into = above_kept.clone(), torch.empty_like(own)
-    gates.lstm_back(own, memory, kept, above, slope, into)
+    gates.lstm_backward(own, memory, kept, above, slope, into)
     return kept, out, into, slope
 
 
@@ -90,7 +90,7 @@ def test_the_gates_gradients_may_lie_once_for_both_parts(way, shape):
     own, kept, out = torch.empty_like(sums), torch.empty_like(state), torch.empty_like(state)
     gates.gru(sums, given, None, state, own, kept, out)
     hidden, whole = above.clone(), torch.empty(rows, 4 * width, dtype=torch.float64)
-    gates.gru_back(own, kept, state, hidden, whole[:, width:], whole[:, :width])
+    gates.gru_backward(own, kept, state, hidden, whole[:, width:], whole[:, :width])
     _, entering, carried, expected = gru(sums, given, None, state, above)
     assert torch.equal(hidden, expected) and torch.equal(whole[:, width:], entering)
     assert torch.equal(whole[:, : 3 * width].roll(-width, 1), carried)

@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.errors import ShapeError
-from regard.kernels.recurrent.recurrent import by_hand, gru_step, sequence
+from regard.kernels.recurrent.recurrent import gru_step, sequence, serves
 from tests.batched import batches_are_singles
 
 BATCH, POSITIONS, INPUT, HIDDEN = 3, 7, 5, 2
@@ -79,14 +79,14 @@ def test_gradients_can_be_asked_for_twice():
 
 def test_serves_training_in_full_precision_alone():
     inputs = torch.zeros(1)
-    assert by_hand(inputs)
+    assert serves(inputs)
     with torch.no_grad():
-        assert not by_hand(inputs)
+        assert not serves(inputs)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not by_hand(inputs)
-    torch.func.vmap(lambda row: torch.zeros_like(row) if not by_hand(row) else 1 / 0)(torch.zeros(2, 3))
-    assert by_hand(inputs, inputs) and not by_hand(inputs, inputs, inputs.double())
-    assert not by_hand(inputs, TwoTensor(inputs, inputs))
+        assert not serves(inputs)
+    torch.func.vmap(lambda row: torch.zeros_like(row) if not serves(row) else 1 / 0)(torch.zeros(2, 3))
+    assert serves(inputs, inputs) and not serves(inputs, inputs, inputs.double())
+    assert not serves(inputs, TwoTensor(inputs, inputs))
 
 
 def random_call(kind):

@@ -158,11 +158,11 @@ def test_other_calls_go_by_parts(monkeypatch):
     x, heads = torch.randn(3, 67, 64, requires_grad=True), SelfHeads(64, 4)
     assert taken(heads, x)
     keep = torch.ones(1, 1, 1, 67, dtype=torch.bool)
-    turn = position("rotary", dim=16, convention="half").at(torch.arange(67)[None])
+    rotation = position("rotary", dim=16, convention="half").rotation_at(torch.arange(67)[None])
     for shared in (
         AttentionContext(keep),
         AttentionContext(bias=torch.zeros(1, 4, 67, 67)),
-        AttentionContext(causal=True, turn=turn),
+        AttentionContext(causal=True, rotation=rotation),
     ):
         assert not taken(heads, x, shared)
     assert not taken(heads, x[:1, :13])

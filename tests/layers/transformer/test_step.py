@@ -183,7 +183,7 @@ class Parallel(nn.Module):
 
     def forward(self, x, shared, memory=None, memory_sight=None, remember=None):
         read = self.attention_norm(x)
-        query, keys = self.attention.project(read, shared.turn)
+        query, keys = self.attention.project(read, shared.rotation)
         looked = self.attention(query, keys if remember is None else remember(keys), shared)
         return x + looked.context + self.feed_forward(read), looked, None
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.kernels.memory.arrays import by_hand
+from regard.kernels.memory.arrays import numpy_serves
 from regard.models.memory import ntm
 from regard.models.memory.ntm import Machine, NeuralTuringMachine, Orders
 from regard.models.memory.sequences import build
@@ -224,12 +224,12 @@ def test_no_nan_over_many_steps(steps):
 def test_the_fast_way_is_left_where_it_cannot_serve():
     """Types that numpy has not, autocast, forward mode, and inside vmap: there the plain steps answer."""
     given, mapped = inputs(), []
-    assert by_hand(given) and not by_hand(given.bfloat16())
+    assert numpy_serves(given) and not numpy_serves(given.bfloat16())
     with torch.autocast("cpu"):
-        assert not by_hand(given)
+        assert not numpy_serves(given)
     with torch.autograd.forward_ad.dual_level():
-        assert not by_hand(given)
-    torch.vmap(lambda one: (mapped.append(by_hand(one)), one)[1])(given)
+        assert not numpy_serves(given)
+    torch.vmap(lambda one: (mapped.append(numpy_serves(one)), one)[1])(given)
     assert mapped == [False]
 
 

@@ -42,7 +42,7 @@ _LARGE = 2**16
 """Queries × keys from which blocks are faster than all weights at once."""
 
 # Parts that `attend` was given by name: made once, and nobody else holds them. A module makes its own.
-_made: dict[tuple[str, str], Any] = {}
+_parts_by_name: dict[tuple[str, str], Any] = {}
 
 
 def as_score(given: ScoreLike) -> Score | Bound:
@@ -71,12 +71,12 @@ def _new(registry: Any, name: str) -> Any:
         ) from error
 
 
-def _once(registry: Any, kinds: Any, given: Any) -> Any:
+def _cached(registry: Any, kinds: Any, given: Any) -> Any:
     if not isinstance(given, str):
         return given if isinstance(given, kinds) else _new(registry, given)
-    made = _made.get((registry.kind, given))
+    made = _parts_by_name.get((registry.kind, given))
     if made is None:
-        made = _made[registry.kind, given] = _new(registry, given)
+        made = _parts_by_name[registry.kind, given] = _new(registry, given)
     return made
 
 
@@ -97,7 +97,7 @@ def visible(known: DecomposedMask, keep: Tensor | None) -> dot.Visible:
         known: what the loop need not be drawn.
         keep: the rest of the mask, drawn.
     """
-    return dot.Visible(known.causal, known.offset, known.window, known.lengths, keep, known.asked)
+    return dot.Visible(known.causal, known.offset, known.window, known.lengths, keep, known.query_lengths)
 
 
 class Plan(NamedTuple):
@@ -114,8 +114,8 @@ class Plan(NamedTuple):
 
     choice: choose.Choice
     guarded: bool
-    looks: bool
-    unread: bool
+    checks_in_loop: bool
+    masked_unread: bool
     draws: bool
 
 
@@ -162,8 +162,8 @@ class Call(NamedTuple):
             plain,
             prepared,
             value,
-            _once(scores, (Score, Bound), score),
-            _once(normalizers, Normalizer, normalizer),
+            _cached(scores, (Score, Bound), score),
+            _cached(normalizers, Normalizer, normalizer),
             known.mask,
             checked_bias(bias, sizes, query),
             steps,
@@ -184,18 +184,18 @@ class Call(NamedTuple):
         mapped, linear = not self.traced and is_mapped(), self.is_linear()
         # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
         masked = self.mask is not None
-        blind = masked and (self.traced or mapped or self.query.is_meta or not is_plain_tensor(self.query))
+        unreadable = masked and (self.traced or mapped or self.query.is_meta or not is_plain_tensor(self.query))
         normalizer = self.normalizer
-        additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._loops()
-        rows = additive is not None and self.takes_rows()
+        additive, loop = self.score.in_blocks(self.query, self.sizes.keys), self._takes_native_loop()
+        in_chunks = additive is not None and self.takes_query_chunks()
         has_hooks = is_hooked(self.score, normalizer)
         facts = choose.Facts(
             names=self.names,
             is_dot=self._is_dot(),
             is_linear=linear,
             additive=additive,
-            rows=rows,
-            in_a_loop=rows and self.reads_in_a_loop(),
+            in_chunks=in_chunks,
+            in_native_loop=in_chunks and self.attends_natively(),
             is_softmax=type(normalizer) is Softmax and not isinstance(normalizer.temperature, Tensor),
             has_value=self.value is not None,
             has_hooks=has_hooks,
@@ -205,17 +205,17 @@ class Call(NamedTuple):
             transformed=mapped,
             unsafe=False,
             blocks=not loop and self._blocks(),
-            bias_learned=not loop and self._learns_bias(),
+            bias_needs_gradient=not loop and self._bias_needs_gradient(),
             ragged=self.summary.ragged(),
             windowed=not loop and self._is_windowed(),
             loop=loop,
         )
         choice = choose.choose(facts)
-        looks = masked and not blind and choice.path != "linear"  # which looks after itself
+        checks_in_loop = masked and not unreadable and choice.path != "linear"  # which looks after itself
         draws = self.dropout > 0 and choice.path == "native" and not self.query.is_meta
-        in_loop = looks and choice.path == "native" and self._loop_looks()
-        if not looks or (in_loop and not ahead):
-            return Plan(choice, blind, in_loop, in_loop, draws)
+        in_loop = checks_in_loop and choice.path == "native" and self._loop_checks_safety()
+        if not checks_in_loop or (in_loop and not ahead):
+            return Plan(choice, unreadable, in_loop, in_loop, draws)
         if self._is_safe():
             return Plan(choice, False, False, False, draws)
         if in_loop and self._is_read_safely():
@@ -228,7 +228,7 @@ class Call(NamedTuple):
         is_safe = guarding.is_short if narrow else guarding.is_safe
         if self.prepared is None:
             return is_safe(self.query, self.key, self.value)
-        return is_safe(self.query) and guarding.stays_safe(self.prepared.projected, self.value)
+        return is_safe(self.query) and guarding.is_safe_cached(self.prepared.projected, self.value)
 
     def _multiplies_in_float16(self) -> bool:
         """Whether products of queries and keys with a score's parameters are made there."""
@@ -236,7 +236,7 @@ class Call(NamedTuple):
         narrowed = torch.is_autocast_enabled(device)
         return (torch.get_autocast_dtype(device) if narrowed else self.query.dtype) is torch.float16
 
-    def _loop_looks(self) -> bool:
+    def _loop_checks_safety(self) -> bool:
         """Whether the native loop reads what the caller gave, with nothing made of it first, and looks at it.
 
         What is made of hidden content, parameters say, would get a gradient of 0 · NaN.
@@ -250,7 +250,7 @@ class Call(NamedTuple):
         """Whether the native loop would say so of what it reads: not all, and a cosine's directions."""
         assert isinstance(self.score, DotProduct) and self.value is not None
         query, key, factor, directions = self.score.loop_form(self.query, self.key, self.prepared)
-        return safety.finds_safe(
+        return safety.reads_safely(
             query,
             key,
             self.value,
@@ -263,9 +263,9 @@ class Call(NamedTuple):
         """Of the score and the normalizer."""
         return _name(self.score), _name(self.normalizer)
 
-    def _loops(self) -> bool:
+    def _takes_native_loop(self) -> bool:
         """Whether the native loop for dot products takes such calls, and is worth it."""
-        if self.value is None or self.traced or not dot.worth(self.sizes, self.dropout):
+        if self.value is None or self.traced or not dot.is_worthwhile(self.sizes, self.dropout):
             return False  # a traced call would be tied to its sizes by their comparison
         kind = type(self.query)  # what `serves` finds of one of a class holds for all of it
         for one in (self.compared(), self.value, self.bias):
@@ -279,7 +279,7 @@ class Call(NamedTuple):
             return False
         return self.query.is_cpu and is_plain(self.query) and are_plain_tensors(self.compared(), self.value, self.bias)
 
-    def _learns_bias(self) -> bool:
+    def _bias_needs_gradient(self) -> bool:
         """Whether torch's fused kernel would refuse the bias, and blocks are faster with gradients, too."""
         learned = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
         return learned and self._blocks() and self.sizes.queries * self.sizes.keys >= 16 * _LARGE
@@ -336,13 +336,13 @@ class Call(NamedTuple):
         )
         return known and self.bias is None and self.prepared is None
 
-    def takes_rows(self) -> bool:
+    def takes_query_chunks(self) -> bool:
         """Whether so many weights are formed for some queries at a time: none may depend on another query's."""
         fixed = isinstance(self.score, Score) and not isinstance(self.normalizer.temperature, Tensor)
-        decompose = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
-        return decompose and self.sizes.queries > 1 and math.prod(self.sizes) >= query_chunks.MANY
+        separable = fixed and self.value is not None and not self.refocus and not self.normalizer.draws
+        return separable and self.sizes.queries > 1 and math.prod(self.sizes) >= query_chunks.MANY
 
-    def reads_in_a_loop(self) -> bool:
+    def attends_natively(self) -> bool:
         """Whether so many additive scores are weighed and read as they are made, in a native loop."""
         if not isinstance(self.score, Additive) or type(self.normalizer) is not Softmax:
             return False
@@ -352,7 +352,7 @@ class Call(NamedTuple):
             return False
         if is_hooked(self.score, self.normalizer) or not are_plain_tensors(self.compared(), self.value, self.bias):
             return False
-        if self.value is None or not self.takes_rows():
+        if self.value is None or not self.takes_query_chunks():
             return False
         pairs, width = math.prod(self.sizes), self.score.hidden_dim
         return additive_attend.serves(self.query, pairs, width, self.value.shape[-1])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.call.checks import are_plain_tensors
 from regard.attention.parts.functional import wide
-from regard.kernels.autograd.tensor_cache import Remembered
+from regard.kernels.autograd.tensor_cache import TensorCache
 
 
 class Guarded(NamedTuple):
@@ -32,11 +32,11 @@ def is_safe(*tensors: Tensor | None) -> bool:
 
     By Cauchy-Schwarz |q·k| ≤ |q| |k|, and a norm is finite only while its square is.
     """
-    norms, looked_at = [], None
+    norms, checked = [], None
     for tensor in tensors:
-        if tensor is None or tensor is looked_at:  # keys are often the values too
+        if tensor is None or tensor is checked:  # keys are often the values too
             continue
-        looked_at = tensor
+        checked = tensor
         norms.append(torch.linalg.vector_norm(wide(tensor.detach() if tensor.requires_grad else tensor)))
     if not norms[0].is_cpu:
         norms = [torch.stack(norms).sum()]  # to look at a device's number is to wait for it: once
@@ -52,20 +52,20 @@ def is_short(*tensors: Tensor | None) -> bool:
 _SHORT = 2**13
 
 
-def stays_safe(*tensors: Tensor | None) -> bool:
+def is_safe_cached(*tensors: Tensor | None) -> bool:
     """`is_safe` of what serves at many calls, such as a decoder's keys: what was looked at isn't looked at again.
 
-    That holds as long as a tensor is alive and unchanged, as `Remembered` knows it. A look at 32 × 50 keys and values
+    That holds as long as a tensor is alive and unchanged, as `TensorCache` knows it. A look at 32 × 50 keys and values
     of 512 numbers takes 365 µs, this one 9 µs.
     """
     return all(
-        _safe.look(tensor, is_safe) if are_plain_tensors(tensor) else is_safe(tensor)  # else its numbers lie elsewhere
+        _safe.get(tensor, is_safe) if are_plain_tensors(tensor) else is_safe(tensor)  # else its numbers lie elsewhere
         for tensor in tensors
         if tensor is not None
     )
 
 
-_safe: Remembered[bool] = Remembered()
+_safe: TensorCache[bool] = TensorCache()
 
 
 def finite_rows(
@@ -88,21 +88,21 @@ def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Gua
     heads_share = 1
     if query.ndim == 4 and keep.shape[1] != 1:
         heads_share = query.shape[1] // key.shape[1]
-    seen = keep.any(-2)  # (batch or 1, [heads or 1,] keys)
+    attended = keep.any(-2)  # (batch or 1, [heads or 1,] keys)
     if heads_share != 1:
-        seen = seen.unflatten(1, (-1, heads_share)).any(2)
-    key, spoiled_key = finite_rows(key)
+        attended = attended.unflatten(1, (-1, heads_share)).any(2)
+    key, nonfinite_key = finite_rows(key)
     if value is not None:
-        value, spoiled_value = finite_rows(value)
-        spoiled_key = spoiled_key | spoiled_value
-        value = torch.where(seen[..., None], value, 0.0)
-    key = torch.where(seen[..., None], key, 0.0)
-    sees, spoiled_query = keep.any(-1), ~torch.isfinite(query).all(-1)
-    query = torch.where((sees & ~spoiled_query)[..., None], query, 0.0)
+        value, nonfinite_value = finite_rows(value)
+        nonfinite_key = nonfinite_key | nonfinite_value
+        value = torch.where(attended[..., None], value, 0.0)
+    key = torch.where(attended[..., None], key, 0.0)
+    has_keys, nonfinite_query = keep.any(-1), ~torch.isfinite(query).all(-1)
+    query = torch.where((has_keys & ~nonfinite_query)[..., None], query, 0.0)
     if query.ndim == 4 and query.shape[1] != key.shape[1]:
-        spoiled_key = spoiled_key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    sees_spoiled = (keep & spoiled_key.unsqueeze(-2)).any(-1)
-    return Guarded(query, key, value, sees_spoiled | (spoiled_query & sees))
+        nonfinite_key = nonfinite_key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+    attends_nonfinite = (keep & nonfinite_key.unsqueeze(-2)).any(-1)
+    return Guarded(query, key, value, attends_nonfinite | (nonfinite_query & has_keys))
 
 
 def propagate_nan(tensor: Tensor, nonfinite: Tensor | None, keep: Tensor | None = None) -> Tensor:

@@ -28,7 +28,7 @@ class MaskSummary(NamedTuple):
     Attributes:
         causal: query i sees no key beyond i, as many queries as keys.
         lengths: the keys of each item that are real and come first, or None for all.
-        asked: whether only as many queries of each item see anything.
+        ragged_queries: whether only as many queries of each item see anything.
         window: the positions before and after its own that a query sees, as many queries as keys; or None.
         rest: everything else, to be drawn.
         beside_causal: all of it without `causal`.
@@ -37,7 +37,7 @@ class MaskSummary(NamedTuple):
 
     causal: bool
     lengths: tuple[int, ...] | None
-    asked: bool
+    ragged_queries: bool
     window: tuple[int, int] | None
     rest: Mask | None
     beside_causal: Mask | None
@@ -45,9 +45,14 @@ class MaskSummary(NamedTuple):
 
     # Methods and no properties: torch 2.9 takes no property of a tuple into a graph.
 
-    def sighted(self) -> bool:
+    def none_fully_masked(self) -> bool:
         """Whether it is known that each query sees some key: the first one, if there are keys."""
-        return self.rest is None and self.window is None and not self.asked and not (self.lengths and 0 in self.lengths)
+        return (
+            self.rest is None
+            and self.window is None
+            and not self.ragged_queries
+            and not (self.lengths and 0 in self.lengths)
+        )
 
     def ragged(self) -> bool:
         """Whether all that it hides, but for what is causal, is behind each item's own keys."""
@@ -62,7 +67,7 @@ class DecomposedMask(NamedTuple):
         offset: the key at which query 0 stands.
         window: the positions before and after its own that a query sees, or None for all.
         lengths: the keys of each item that are real and come first, or None for all.
-        asked: likewise the queries that see anything.
+        query_lengths: likewise the queries that see anything.
         known: all that the above say, as a mask that no caller can change.
         rest: everything else, to be drawn.
     """
@@ -71,7 +76,7 @@ class DecomposedMask(NamedTuple):
     offset: int
     window: tuple[int, int] | None
     lengths: tuple[int, ...] | None
-    asked: tuple[int, ...] | None
+    query_lengths: tuple[int, ...] | None
     known: Mask | None
     rest: Mask | None
 
@@ -98,7 +103,7 @@ def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
         offset=offset,
         window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
         lengths=_least([part.known for part in lengths]),
-        asked=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
+        query_lengths=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
         known=joined([*placed, *lengths]),
         rest=joined(rest),
     )
@@ -129,7 +134,7 @@ def joined(masks: list[Mask]) -> Mask | None:
 def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
     """What is known about a mask for these sizes."""
     if mask is None:
-        return _ALL_SEEN
+        return _NO_MASK
     parts = conjuncts(mask)
     # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
     if torch.compiler.is_compiling():
@@ -154,7 +159,7 @@ def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
     return MaskSummary(
         causal=lower,
         lengths=None if lengths is None else lengths.known,
-        asked=isinstance(lengths, _RaggedLengths),
+        ragged_queries=isinstance(lengths, _RaggedLengths),
         window=(window[0], 0) if window is not None and lower else window,
         rest=joined(rest),
         beside_causal=joined(beside),
@@ -162,7 +167,7 @@ def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
     )
 
 
-_ALL_SEEN = MaskSummary(False, None, False, None, None, None, None)
+_NO_MASK = MaskSummary(False, None, False, None, None, None, None)
 
 
 def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:

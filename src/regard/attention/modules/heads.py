@@ -26,7 +26,7 @@ from regard.kernels.autograd.plain import is_plain_tensor, is_readable
 from regard.kernels.dot import dot
 from regard.kernels.transformer import self_attention
 
-Turn = Callable[[Tensor], Tensor]
+Rotation = Callable[[Tensor], Tensor]
 
 
 class Keys(NamedTuple):
@@ -57,31 +57,31 @@ class AttentionContext:
         keep: Bool[Tensor, "#batch 1 #queries keys"] | None = None,
         causal: bool = False,
         bias: Float[Tensor, "#batch heads queries keys"] | None = None,
-        turn: Turn | None = None,
+        rotation: Rotation | None = None,
         positions: tuple[Int[Tensor, "#batch queries"], Int[Tensor, "#batch keys"]] | None = None,
     ) -> None:
-        self.keep, self.causal, self.bias, self.turn, self.positions = keep, causal, bias, turn, positions
-        self._added: Tensor | None = None
+        self.keep, self.causal, self.bias, self.rotation, self.positions = keep, causal, bias, rotation, positions
+        self._additive_mask: Tensor | None = None
         # Queries that may see nothing read 0; to the kernel they see everything, for 0 / 0 has no gradient.
-        self.sighted: Tensor | None = None
+        self.has_keys: Tensor | None = None
         if keep is not None:
-            sighted = keep.any(-1, keepdim=True)
-            if not is_readable(sighted) or not bool(sighted.all()):
-                self.sighted = sighted
+            has_keys = keep.any(-1, keepdim=True)
+            if not is_readable(has_keys) or not bool(has_keys.all()):
+                self.has_keys = has_keys
 
-    def anew(self) -> "AttentionContext":
+    def fresh_copy(self) -> "AttentionContext":
         """The same, with nothing summed yet: what is computed again in a backward pass must not find it made."""
         other = copy(self)
-        other._added = None
+        other._additive_mask = None
         return other
 
-    def added(self, dtype: torch.dtype) -> Tensor | None:
+    def additive_mask(self, dtype: torch.dtype) -> Tensor | None:
         """Mask and bias as one number for each score, which the kernel adds; None where it needs none."""
-        if self._added is None or self._added.dtype != dtype:
-            self._added = self._sum(dtype)
-        return self._added
+        if self._additive_mask is None or self._additive_mask.dtype != dtype:
+            self._additive_mask = self._make_additive_mask(dtype)
+        return self._additive_mask
 
-    def _sum(self, dtype: torch.dtype) -> Tensor | None:
+    def _make_additive_mask(self, dtype: torch.dtype) -> Tensor | None:
         keep = self.keep
         if keep is None:
             if self.bias is None:
@@ -90,8 +90,8 @@ class AttentionContext:
                 return self.bias.to(dtype)
             size = self.bias.shape[-1]
             keep = torch.ones(size, size, dtype=torch.bool, device=self.bias.device).tril()
-        if self.sighted is not None:
-            keep = keep | ~self.sighted
+        if self.has_keys is not None:
+            keep = keep | ~self.has_keys
         shown = torch.zeros((), dtype=dtype, device=keep.device) if self.bias is None else self.bias.to(dtype)
         return torch.where(keep, shown, -torch.inf)
 
@@ -152,11 +152,11 @@ class Heads(nn.Module):
         self, query: Float[Tensor, "batch heads queries width"], keys: Keys, shared: AttentionContext
     ) -> Attended:
         """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
-        attended = self._look(query, keys, shared)
+        attended = self._attend(query, keys, shared)
         assert attended.context is not None
         return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
 
-    def showing(
+    def attended_of(
         self,
         context: Float[Tensor, "batch queries dim"],
         query: Tensor,
@@ -171,21 +171,21 @@ class Heads(nn.Module):
             keys: gives what was looked at.
             sight: who could see whom.
         """
-        return Attended(context, source=self._source(lambda: self._plainly(query, keys(), shared)))
+        return Attended(context, source=self._source(lambda: self._by_attend(query, keys(), shared)))
 
-    def _look(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Attended:
+    def _attend(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Attended:
         dropout = self.dropout if self.training else 0.0
         if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
-            return self._plainly(query, keys, shared, dropout, torch.compiler.is_compiling())
-        context = self._looped(query, keys, shared)
+            return self._by_attend(query, keys, shared, dropout, torch.compiler.is_compiling())
+        context = self._by_native_loop(query, keys, shared)
         if context is None:
             context = self._fused(query, keys, shared)
-        return Attended(context, source=self._source(lambda: self._plainly(query, keys, shared)))
+        return Attended(context, source=self._source(lambda: self._by_attend(query, keys, shared)))
 
-    def _looped(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor | None:
+    def _by_native_loop(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor | None:
         """By the native loop, where it takes the call and is faster."""
         sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
-        if not dot.worth(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
+        if not dot.is_worthwhile(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
             return None
         others = [one for one in (keys.key, keys.value, shared.bias, shared.keep) if one is not None]
         if not all(is_plain_tensor(one) and one.device == query.device for one in others):
@@ -199,14 +199,14 @@ class Heads(nn.Module):
             query,
             keys.key,
             keys.value,
-            attn_mask=shared.added(query.dtype),
+            attn_mask=shared.additive_mask(query.dtype),
             is_causal=shared.causal and shared.bias is None,
             scale=self.score.scale,
             enable_gqa=self.heads != self.key_heads,
         )
-        return context if shared.sighted is None else torch.where(shared.sighted, context, 0.0)
+        return context if shared.has_keys is None else torch.where(shared.has_keys, context, 0.0)
 
-    def _plainly(
+    def _by_attend(
         self,
         query: Tensor,
         keys: Keys,
@@ -226,10 +226,12 @@ class Heads(nn.Module):
             weights=weights,
         )
 
-    def _source(self, again: Callable[[], Attended]) -> Source:
+    def _source(self, recompute: Callable[[], Attended]) -> Source:
         """Whoever looks gets what `attend` makes of the same queries and keys."""
         return Source(
-            lambda: again().weights, lambda: again().log_weights, statistics=lambda top: again().statistics(top)
+            lambda: recompute().weights,
+            lambda: recompute().log_weights,
+            statistics=lambda top: recompute().statistics(top),
         )
 
     def _bound(self, shared: AttentionContext) -> Any:
@@ -253,42 +255,43 @@ class SelfHeads(Heads):
         self.inputs = nn.Linear(dim, (self.heads + 2 * self.key_heads) * self.width, bias=bias)
 
     def project(
-        self, x: Float[Tensor, "batch positions dim"], turn: Turn | None
+        self, x: Float[Tensor, "batch positions dim"], rotation: Rotation | None
     ) -> tuple[Float[Tensor, "batch heads positions width"], Keys]:
         """Queries, and keys with their values, of the same positions."""
-        return self._parts(self.inputs(x), turn)
+        return self._parts(self.inputs(x), rotation)
 
     def self_attend(self, x: Float[Tensor, "batch positions dim"], shared: AttentionContext) -> Attended:
         """What `project` and a call of the module give, where the positions look at each other alone."""
+        attended: Attended
         if type(self).project is not SelfHeads.project or "project" in vars(self):
-            looked: Attended = self(*self.project(x, shared.turn), shared)
-            return looked
-        made = self.inputs(x)
-        causal = self._together(made, shared)
+            attended = self(*self.project(x, shared.rotation), shared)
+            return attended
+        projected = self.inputs(x)
+        causal = self._in_one_loop(projected, shared)
         if causal is None:
-            attended: Attended = self(*self._parts(made, shared.turn), shared)
+            attended = self(*self._parts(projected, shared.rotation), shared)
             return attended
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
-        context = self_attention.attention(made, self.heads, self.key_heads, causal=causal, scale=scale)
-        source = self._source(lambda: self._plainly(*self._parts(made, None), shared))
+        context = self_attention.attention(projected, self.heads, self.key_heads, causal=causal, scale=scale)
+        source = self._source(lambda: self._by_attend(*self._parts(projected, None), shared))
         return Attended(self.output(context), source=source)
 
-    def _together(self, made: Tensor, shared: AttentionContext) -> bool | None:
+    def _in_one_loop(self, projected: Tensor, shared: AttentionContext) -> bool | None:
         """Whether a position sees those up to itself or all, if a loop reads what was made as it lies; else None."""
         if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
             return None
-        if shared.keep is not None or shared.bias is not None or shared.turn is not None:
+        if shared.keep is not None or shared.bias is not None or shared.rotation is not None:
             return None
-        served = self_attention.serves(made, self.heads, self.key_heads, self.width)
-        return shared.causal if served and not is_hooked(self, taps=True) else None
+        served = self_attention.serves(projected, self.heads, self.key_heads, self.width)
+        return shared.causal if served and not is_hooked(self, recording=True) else None
 
-    def _parts(self, made: Tensor, turn: Turn | None) -> tuple[Tensor, Keys]:
-        made = made.unflatten(-1, (-1, self.width)).transpose(1, 2)
-        if turn is None:
-            query, key, value = made.split((self.heads, self.key_heads, self.key_heads), dim=1)
+    def _parts(self, projected: Tensor, rotation: Rotation | None) -> tuple[Tensor, Keys]:
+        projected = projected.unflatten(-1, (-1, self.width)).transpose(1, 2)
+        if rotation is None:
+            query, key, value = projected.split((self.heads, self.key_heads, self.key_heads), dim=1)
             return query, Keys(key, value)
-        turning, value = made.split((self.heads + self.key_heads, self.key_heads), dim=1)
-        query, key = turn(turning).split((self.heads, self.key_heads), dim=1)
+        unrotated, value = projected.split((self.heads + self.key_heads, self.key_heads), dim=1)
+        query, key = rotation(unrotated).split((self.heads, self.key_heads), dim=1)
         return query, Keys(key, value)
 
 
@@ -300,12 +303,12 @@ class CrossHeads(Heads):
         self.query = nn.Linear(dim, dim, bias=bias)
         self.memory = nn.Linear(dim, 2 * self.key_heads * self.width, bias=bias)
 
-    def ask(self, x: Float[Tensor, "batch positions dim"]) -> Float[Tensor, "batch heads positions width"]:
+    def project_query(self, x: Float[Tensor, "batch positions dim"]) -> Float[Tensor, "batch heads positions width"]:
         """The queries."""
-        asked: Tensor = self.query(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
-        return asked
+        query: Tensor = self.query(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return query
 
     def project(self, states: Float[Tensor, "batch keys dim"]) -> Keys:
         """Keys and values of what is looked at."""
-        made = self.memory(states).unflatten(-1, (-1, self.width)).transpose(1, 2)
-        return Keys(*made.split((self.key_heads, self.key_heads), dim=1))
+        projected = self.memory(states).unflatten(-1, (-1, self.width)).transpose(1, 2)
+        return Keys(*projected.split((self.key_heads, self.key_heads), dim=1))

@@ -86,24 +86,24 @@ def linear_attention(
         In the type of the values. A query that may see nothing reads 0.
     """
     phi = _feature_map(feature_map)
-    seen = _seen(query, key, value, keep)
+    real = _real_keys(query, key, value, keep)
     group = _Group.of(query, key)
     # The quick way looks at the numbers on its way through them, and is left where one is not finite.
     if kernel.serves(query):
-        found = _quick(group, phi, query, key, value, None, keep, causal)
+        found = _by_kernel(group, phi, query, key, value, None, keep, causal)
         if found is not None:
             return group.undo(found.context).to(value.dtype)
     # What is not finite must not touch the queries that do not see it, and turns those that do to NaN.
-    key, spoiled_key = finite_rows(key)
-    clean, spoiled_value = finite_rows(value)
-    query, spoiled_query = finite_rows(query)
-    nonfinite = (spoiled_key | spoiled_value) & seen
-    found = _quick(group, phi, query, key, clean, None, keep, causal) if kernel.serves(query) else None
-    context = found.context if found is not None else _slow(group, phi, query, key, clean, seen, causal)
-    reach = _up_to if causal else _anywhere
-    nonfinite, seen = (group.repeat(reach(flag, query.shape[-2])) for flag in (nonfinite, seen))
-    silenced = (nonfinite | (spoiled_query & seen)).unsqueeze(-1)
-    return torch.where(silenced, torch.nan, group.undo(context)).to(value.dtype)
+    key, nonfinite_key = finite_rows(key)
+    clean, nonfinite_value = finite_rows(value)
+    query, nonfinite_query = finite_rows(query)
+    nonfinite = (nonfinite_key | nonfinite_value) & real
+    found = _by_kernel(group, phi, query, key, clean, None, keep, causal) if kernel.serves(query) else None
+    context = found.context if found is not None else _by_formula(group, phi, query, key, clean, real, causal)
+    any_of = _up_to if causal else _anywhere
+    nonfinite, real = (group.repeat(any_of(flag, query.shape[-2])) for flag in (nonfinite, real))
+    reads_nan = (nonfinite | (nonfinite_query & real)).unsqueeze(-1)
+    return torch.where(reads_nan, torch.nan, group.undo(context)).to(value.dtype)
 
 
 def linear_step(
@@ -131,18 +131,18 @@ def linear_step(
     if query.shape[-2] != key.shape[-2]:
         raise ShapeError(f"linear_step takes keys at the queries' positions: {tuple(query.shape)}, {tuple(key.shape)}")
     phi = _feature_map(feature_map)
-    seen = _seen(query, key, value, keep)
+    real = _real_keys(query, key, value, keep)
     group = _Group.of(query, key)
     if query.shape[-2] > 1 and kernel.serves(query):
-        found = _quick(group, phi, query, key, value, state, keep, causal=True)
+        found = _by_kernel(group, phi, query, key, value, state, keep, causal=True)
         if found is not None:
             return group.undo(found.context).to(value.dtype), LinearState(group.undo_heads(found.memory))
     # Hidden keys are cleared before φ as well: the gradient of φ at NaN is NaN, and 0 · NaN is NaN.
-    values = group.heads(_hide(wide(value), seen)).unsqueeze(2)
+    values = group.heads(_zero_out(wide(value), real)).unsqueeze(2)
     memory = None if state is None else group.heads(state.memory).unsqueeze(2)
     chunk = kernel.CHUNK if query.shape[-2] > 1 else 1
     with full_precision(query):
-        features = group.heads(_hide(phi(_hide(wide(key), seen)), seen)).unsqueeze(2)
+        features = group.heads(_zero_out(phi(_zero_out(wide(key), real)), real)).unsqueeze(2)
         context, memory = kernel.read_past(group.queries(phi(wide(query))), features, values, memory, chunk)
     return group.undo(context).to(value.dtype), LinearState(group.undo_heads(memory.squeeze(2)))
 
@@ -172,7 +172,7 @@ class _Group(NamedTuple):
         return flags.repeat_interleave(self.size, dim=1) if self.size else flags
 
 
-def _quick(
+def _by_kernel(
     group: _Group,
     phi: FeatureMap,
     query: Tensor,
@@ -191,7 +191,7 @@ def _quick(
     with full_precision(query):  # sums over the whole length
         if not elu:
             if keep is not None:  # cleared before φ: its gradient at NaN is NaN, and 0 · NaN is NaN
-                key = _hide(key, _for_heads(keep, key))
+                key = _zero_out(key, _for_heads(keep, key))
             query, key = phi(query), phi(key)
         three = group.queries(query), group.heads(key), group.heads(value)
         memory = None if state is None else group.heads(state.memory).to(query.dtype)
@@ -203,12 +203,12 @@ def _quick(
     return found if found.finite else None
 
 
-def _slow(
-    group: _Group, phi: FeatureMap, query: Tensor, key: Tensor, value: Tensor, seen: Tensor, causal: bool
+def _by_formula(
+    group: _Group, phi: FeatureMap, query: Tensor, key: Tensor, value: Tensor, real: Tensor, causal: bool
 ) -> Tensor:
     """The context in the kernel's groups by torch's own operations, for calls of any kind."""
     with full_precision(query):
-        features, values = group.heads(_hide(phi(wide(key)), seen)), group.heads(_hide(wide(value), seen))
+        features, values = group.heads(_zero_out(phi(wide(key)), real)), group.heads(_zero_out(wide(value), real))
         call = kernel.Call(group.queries(phi(wide(query))), features, values, None, None, causal, elu=False)
         return kernel.formula(call)[0]
 
@@ -224,11 +224,11 @@ def _up_to(flags: Tensor, queries: int) -> Tensor:
     return F.pad(flags.long().cumsum(-1) > 0, (max(queries - keys, 0), 0))[..., max(keys - queries, 0) :]
 
 
-def _hide(tensor: Tensor, seen: Tensor) -> Tensor:
-    return torch.where(seen.unsqueeze(-1), tensor, 0.0)
+def _zero_out(tensor: Tensor, real: Tensor) -> Tensor:
+    return torch.where(real.unsqueeze(-1), tensor, 0.0)
 
 
-def _seen(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
+def _real_keys(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
     """Which keys are real, (batch, [key_heads,] keys), after a look at all shapes."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if query.shape[-1] != key.shape[-1]:

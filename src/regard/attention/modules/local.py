@@ -126,7 +126,9 @@ class Predictive(nn.Module):
                     return center
             # Of a row that is not finite no number of `hidden` is.
             elif math.isfinite(hidden.detach()[..., :1].sum().item()):
-                alone = not torch.is_grad_enabled() and local_softmax.is_bare(self.hidden)  # nobody else has `hidden`
+                alone = not torch.is_grad_enabled() and local_softmax.is_plain_projection(
+                    self.hidden
+                )  # nobody else has `hidden`
                 return lengths.unsqueeze(-1) * self._share(hidden.tanh_() if alone else torch.tanh(hidden))
         return lengths.unsqueeze(-1) * self._share(torch.tanh(self.hidden(finite_rows(query)[0])))
 

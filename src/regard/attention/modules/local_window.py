@@ -239,11 +239,11 @@ def _at_once(
     check_width("key", right, left.shape[-1])
     keys = right.shape[1]
     window = local_softmax.Window(focus.radius, _size(focus.radius, keys), focus.sigma, factor)
-    looked = local_softmax.look(left, right, value, focus.center, focus.lengths, window)
+    attended = local_softmax.window_attention(left, right, value, focus.center, focus.lengths, window)
     # What is no linear map of the query may hide that it is not finite.
-    if looked is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):
+    if attended is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):
         return None
-    context, scores, first = looked
+    context, scores, first = attended
 
     def whole() -> Tensor:
         found = Places(first, scores.detach() != -torch.inf)
@@ -292,6 +292,6 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
     scores = (
         some(slice(None))
         if numbers < query_chunks.MANY
-        else query_chunks.by_rows(some, query.shape[1], numbers, draws=False)
+        else query_chunks.in_chunks(some, query.shape[1], numbers, draws=False)
     )
     return scores, scores.detach().sum() + torch.stack(strange).sum()

@@ -171,15 +171,15 @@ class MultiHeadAttention(nn.Module):
             guarded = needs_guard(x for x in (query, key, value) if isinstance(x, Tensor))
         if not isinstance(key, Projected):
             key = self._project(query if key is None else key, value, key_positions, guarded)
-        asked = self._split(project(self.query, query, guarded), self.heads)
+        split_query = self._split(project(self.query, query, guarded), self.heads)
         attended = attend(
-            self._turned(asked, query_positions),
+            self._rotated(split_query, query_positions),
             key.prepared,
             key.value,
-            score=self._bound(asked, query_positions, key.value, key_positions),
+            score=self._bound(split_query, query_positions, key.value, key_positions),
             normalizer=self.normalizer,
             mask=mask,
-            bias=self._bias(bias, asked, query_positions, key.value, key_positions),
+            bias=self._bias(bias, split_query, query_positions, key.value, key_positions),
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
@@ -205,7 +205,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, key: Tensor, value: Tensor | None, positions: Tensor | None, guarded: bool) -> Projected:
         value = key if value is None else value
-        keys = self._turned(self._split(project(self.key, key, guarded), self.key_heads), positions)
+        keys = self._rotated(self._split(project(self.key, key, guarded), self.key_heads), positions)
         values = self._split(project(self.value, value, guarded), self.key_heads)
         return Projected(self.score.prepare(keys), values)
 
@@ -218,27 +218,27 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(f"a projection gave {tuple(shape)}, whose width {heads} heads cannot share evenly")
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    def _turned(self, x: Tensor, positions: Tensor | None) -> Tensor:
+    def _rotated(self, x: Tensor, positions: Tensor | None) -> Tensor:
         if self.position is None or self.position.kind != "rotate":
             return x
-        turned: Tensor = self.position.turn(x, _needed(positions, x))
-        return turned
+        rotated: Tensor = self.position.rotate_one(x, _needed(positions, x))
+        return rotated
 
     def _bias(
-        self, bias: Tensor | None, asked: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None
+        self, bias: Tensor | None, split_query: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None
     ) -> Tensor | None:
         if self.position is None or self.position.kind != "bias":
             return bias
-        by_position: Tensor = self.position.bias(_needed(at, asked), _needed(key_at, value))
+        by_position: Tensor = self.position.bias(_needed(at, split_query), _needed(key_at, value))
         if bias is None:
             return by_position
         return by_position + (bias.unsqueeze(1) if bias.ndim == 3 else bias)
 
-    def _bound(self, asked: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None) -> Any:
+    def _bound(self, split_query: Tensor, at: Tensor | None, value: Tensor, key_at: Tensor | None) -> Any:
         score = self.score
         if getattr(score, "kind", None) != "score":
             return score
-        return score.bind(query_positions=_needed(at, asked), key_positions=_needed(key_at, value))
+        return score.bind(query_positions=_needed(at, split_query), key_positions=_needed(key_at, value))
 
     @staticmethod
     def from_torch(module: nn.MultiheadAttention) -> "MultiHeadAttention":

@@ -61,7 +61,7 @@ class Normalizer(nn.Module):
         raise NotImplementedError
 
     # What stands for a hidden score while the weights are computed; −inf takes no part in an exponential or a maximum.
-    hidden_score: float = -torch.inf
+    masked_score: float = -torch.inf
 
     def _per_query(self, scores: Tensor) -> float | Tensor:
         return per_query(self.temperature, scores, "temperature")
@@ -72,11 +72,11 @@ class Normalizer(nn.Module):
 
     def _visible(self, scores: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         scores = wide(scores)
-        seen = scores != -torch.inf
-        keep = seen if keep is None else seen & keep
+        visible = scores != -torch.inf
+        keep = visible if keep is None else visible & keep
         if isinstance(self.temperature, Tensor):  # whose gradient would be NaN from a hidden score that is not finite
             scores = torch.where(keep, scores, 0.0)
-        scores = torch.where(keep, self._tempered(scores), self.hidden_score)
+        scores = torch.where(keep, self._tempered(scores), self.masked_score)
         # A row without any visible key would be 0/0; it is computed on zeros and hidden afterwards, gradient included.
         return torch.where(keep.any(-1, keepdim=True), scores, 0.0), keep
 
@@ -101,18 +101,20 @@ class Softmax(Normalizer):
         """In fewer steps, where each query sees something and no NaN, which a look at the weights tells; else None."""
         if isinstance(self.temperature, Tensor):
             return None
-        scores, seen = self._tempered(wide(scores)), keep
+        scores, visible = self._tempered(wide(scores)), keep
         learned = torch.is_grad_enabled() and scores.requires_grad
         if learned and keep is not None:
-            seen = keep & (scores != -torch.inf)
+            visible = keep & (scores != -torch.inf)
         elif learned and float(scores.detach().amin()) == -torch.inf:
             return None
-        if seen is not None:
-            scores = torch.where(seen, scores, -torch.inf)
+        if visible is not None:
+            scores = torch.where(visible, scores, -torch.inf)
         weights = torch.softmax(scores, dim=-1)
         if not math.isfinite(weights.detach().sum()):
             return None
-        return torch.where(seen, weights, 0.0) if learned and seen is not None else weights  # no way back to the hidden
+        return (
+            torch.where(visible, weights, 0.0) if learned and visible is not None else weights
+        )  # no way back to the hidden
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(scores, dim=-1)
@@ -205,7 +207,7 @@ class Sum(Normalizer):
     """`s / Σ s`, for scores that are not negative (linear attention, Katharopoulos 2020, eq. 4); a sum of 0 reads 0."""
 
     shift_invariant = False
-    hidden_score = 0.0
+    masked_score = 0.0
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         total = scores.sum(-1, keepdim=True)
@@ -218,7 +220,7 @@ class Identity(Normalizer):
 
     sums_to_one = False
     shift_invariant = False
-    hidden_score = 0.0
+    masked_score = 0.0
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return scores

@@ -103,8 +103,8 @@ def sinusoids(
 
     PE(p + k) is a rotation of PE(p) that does not depend on p: each pair of features turns by k · frequency.
     """
-    turn = angles(positions, dim, base, dtype)
-    return torch.stack((turn.sin(), turn.cos()), dim=-1).flatten(-2)
+    phase = angles(positions, dim, base, dtype)
+    return torch.stack((phase.sin(), phase.cos()), dim=-1).flatten(-2)
 
 
 @POSITIONS.register("learned")

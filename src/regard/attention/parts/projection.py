@@ -19,8 +19,8 @@ def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> boo
     """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
     tensors, others = list(inputs), list(lasting)
     traced = torch.compiler.is_compiling() or transformed()
-    blind = traced or any(tensor.is_meta or not is_plain_tensor(tensor) for tensor in (*tensors, *others))
-    return blind or not (guard.is_safe(*tensors) and guard.stays_safe(*others))
+    unreadable = traced or any(tensor.is_meta or not is_plain_tensor(tensor) for tensor in (*tensors, *others))
+    return unreadable or not (guard.is_safe(*tensors) and guard.is_safe_cached(*others))
 
 
 def project_each(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:

@@ -47,21 +47,21 @@ class Rotary(Position):
         key_positions: Int[Tensor, "#batch keys"],
     ) -> tuple[Float[Tensor, "batch *query_heads queries dim"], Float[Tensor, "batch *key_heads keys dim"]]:
         """Query and key, each turned by its own positions, in its own type."""
-        return self.turn(query, query_positions), self.turn(key, key_positions)
+        return self.rotate_one(query, query_positions), self.rotate_one(key, key_positions)
 
     forward = rotate
 
-    def turn(
+    def rotate_one(
         self, x: Float[Tensor, "batch *heads positions dim"], positions: Int[Tensor, "#batch positions"]
     ) -> Float[Tensor, "batch *heads positions dim"]:
         """One side alone; a turned key may be cached."""
-        return self.at(positions)(x)
+        return self.rotation_at(positions)(x)
 
-    def at(self, positions: Int[Tensor, "#batch positions"]) -> Callable[[Tensor], Tensor]:
+    def rotation_at(self, positions: Int[Tensor, "#batch positions"]) -> Callable[[Tensor], Tensor]:
         """What turns one side at these positions; sines and cosines are made once for all that it is given."""
         made: dict[tuple[torch.dtype, int], tuple[Tensor, Tensor]] = {}
 
-        def turn(x: Tensor) -> Tensor:
+        def rotate(x: Tensor) -> Tensor:
             if x.shape[-1] < self.dim:
                 raise ShapeError(
                     f"rotary turns {self.dim} features, but {tuple(x.shape)} has {x.shape[-1]};"
@@ -74,16 +74,16 @@ class Rotary(Position):
                     angle = angle.unsqueeze(1)  # (batch, 1, positions, dim/2): the same for every head
                 made[exact, x.ndim] = angle.cos(), angle.sin()
             pairs, rest = x[..., : self.dim].to(exact), x[..., self.dim :]
-            turned = _turn_pairs(pairs, *made[exact, x.ndim], self.convention)
-            return torch.cat((turned.to(x.dtype), rest), dim=-1)
+            rotated = _rotate_pairs(pairs, *made[exact, x.ndim], self.convention)
+            return torch.cat((rotated.to(x.dtype), rest), dim=-1)
 
-        return turn
+        return rotate
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, base={self.base}, convention={self.convention!r}, stretch={self.stretch}"
 
 
-def _turn_pairs(x: Tensor, cos: Tensor, sin: Tensor, convention: str) -> Tensor:
+def _rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, convention: str) -> Tensor:
     if convention == "interleaved":
         first, second = x[..., 0::2], x[..., 1::2]
         return torch.stack((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)

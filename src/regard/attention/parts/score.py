@@ -360,13 +360,13 @@ class LocationAware(Additive):
         prepared: Prepared,
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
-        asked, heard, vector = self.pair_form(query, prepared)
+        query_side, key_side, vector = self.pair_form(query, prepared)
         if previous is None:
-            return additive_pairs(asked, heard, vector, prepared=True)
+            return additive_pairs(query_side, key_side, vector, prepared=True)
         rows = tuple(query.shape[:-1])
         check_previous(previous, rows, prepared.key.shape[-2])
         features = location_features(previous, rows, self.features.weight, self.feature_weight)
-        return located_pairs(asked, heard, features, vector)
+        return located_pairs(query_side, key_side, features, vector)
 
 
 class PerHead(Score):

@@ -21,18 +21,18 @@ class Facts(NamedTuple):
         is_dot: the score is a dot product of two prepared sides.
         is_linear: the score is a product of feature maps and the normalizer their sum, under a mask that path knows.
         additive: how pairs of an additive score are made in blocks, in words; None where they are not.
-        rows: so many weights that they are made for some queries at a time, where a path knows how.
-        in_a_loop: and a native loop weighs and reads them as they are made.
+        in_chunks: so many weights that they are made for some queries at a time, where a path knows how.
+        in_native_loop: and a native loop weighs and reads them as they are made.
         is_softmax: it is softmax with a fixed temperature.
         has_value: there is something to read; without it the weights are the answer.
-        heard: somebody listens to the score or the normalizer, so that they have to be called.
+        has_hooks: the score or the normalizer has hooks, so that they have to be called.
         refocused: weights are changed after they were normalised.
         dropout: the rate.
         empty: an axis has size 0.
         transformed: inside vmap, jvp and the like, which the fused kernels do not know.
         unsafe: something hidden holds NaN, inf or numbers whose product could overflow.
         blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no native loop takes.
-        bias_learned: the bias needs a gradient; asked only where no native loop takes the call, as is `windowed`.
+        bias_needs_gradient: it does; determined only where no native loop takes the call, as is `windowed`.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
         windowed: it is a window that hides most, and nothing else.
         loop: a native loop takes calls like this one, if its score and normalizer allow.
@@ -42,8 +42,8 @@ class Facts(NamedTuple):
     is_dot: bool
     is_linear: bool
     additive: str | None
-    rows: bool
-    in_a_loop: bool
+    in_chunks: bool
+    in_native_loop: bool
     is_softmax: bool
     has_value: bool
     has_hooks: bool
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
     transformed: bool
     unsafe: bool
     blocks: bool
-    bias_learned: bool
+    bias_needs_gradient: bool
     ragged: bool
     windowed: bool
     loop: bool
@@ -86,7 +86,7 @@ def _path(facts: Facts) -> Path:
         return "explicit"
     if facts.loop:
         return "native"
-    if facts.blocks and (facts.dropout > 0 or facts.bias_learned):
+    if facts.blocks and (facts.dropout > 0 or facts.bias_needs_gradient):
         return "blocked"
     if facts.blocks and facts.ragged:
         return "ragged"
@@ -121,8 +121,8 @@ def _reasons(path: Path, facts: Facts) -> tuple[str, ...]:
     if path == "linear":
         return ("a product of feature maps normalised by its sum is read without queries × keys",)
     if path == "additive":
-        taken = "weighed and read as they are made" if facts.in_a_loop else "made for some queries at a time"
-        parts = (f"there are many weights: they are {taken}",) if facts.rows else ()
+        taken = "weighed and read as they are made" if facts.in_native_loop else "made for some queries at a time"
+        parts = (f"there are many weights: they are {taken}",) if facts.in_chunks else ()
         return (f"the score {score!r} is made {facts.additive}", *parts)
     if path == "explicit":
         against = _against(facts)

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention.call.mask_summary import conjuncts
 from regard.attention.parts.masks import Keep
 from regard.attention.paths import choose
-from regard.attention.paths.workload import Asked, asked_of
+from regard.attention.paths.workload import Workload, workload_of
 from regard.errors import SlowPathWarning
 from regard.kernels.fallback import blocked, query_chunks
 from regard.kernels.linear import linear
@@ -77,8 +77,8 @@ def costs(call: Any, path: str) -> tuple[Cost, Cost]:
         path: the one that it takes. A normalizer of the caller's own is counted as softmax; what steps of `refocus=`
             hold themselves is not counted.
     """
-    asked = asked_of(call, path)
-    return _PATHS[path](asked), _explicit(asked)
+    work = workload_of(call, path)
+    return _PATHS[path](work), _explicit(work)
 
 
 # --- the paths: one function each -----------------------------------------------------------------------------------
@@ -86,10 +86,10 @@ def costs(call: Any, path: str) -> tuple[Cost, Cost]:
 _SQUARE, _LENGTH = "queries × keys × heads", "positions × width × heads"
 
 
-def _explicit(asked: Asked) -> Cost:
-    made = asked.weights * (asked.compared + asked.value_width) + asked.prepared
-    forward, backward = _formed(asked, asked.weights)
-    table = asked.table * asked.wide
+def _explicit(work: Workload) -> Cost:
+    made = work.weights * (work.compared + work.value_width) + work.prepared
+    forward, backward = _formed(work, work.weights)
+    table = work.table * work.wide
     growing = f"{_SQUARE} × {'hidden units' if table else 'width'}"
     return Cost(
         "explicit",
@@ -103,37 +103,37 @@ def _explicit(asked: Asked) -> Cost:
     )
 
 
-def _formed(asked: Asked, weights: int) -> tuple[int, int]:
+def _formed(work: Workload, weights: int) -> tuple[int, int]:
     """Bytes where so many weights are formed at once."""
-    held = _HELD.get(asked.normalizer, _HELD["softmax"])
-    narrowed = 2 * weights * asked.given if asked.given < asked.wide else 0
-    around = (asked.made + asked.of_all_heads) * asked.wide + asked.context * asked.given
-    dropped = weights * asked.wide if asked.dropout else 0
-    forward, backward = (int(weights * asked.wide * numbers) + narrowed + around for numbers in held)
-    return forward, backward + dropped + asked.gradients
+    held = _HELD.get(work.normalizer, _HELD["softmax"])
+    narrowed = 2 * weights * work.given if work.given < work.wide else 0
+    around = (work.made + work.of_all_heads) * work.wide + work.context * work.given
+    dropped = weights * work.wide if work.dropout else 0
+    forward, backward = (int(weights * work.wide * numbers) + narrowed + around for numbers in held)
+    return forward, backward + dropped + work.gradients
 
 
-def _additive(asked: Asked) -> Cost:
-    beside = asked.weights * asked.value_width + asked.prepared
-    there = 2 * asked.weights * asked.compared
-    there, back = asked.products or (there, 2 * there)
-    again = there if asked.rows else 0
-    at_once = 0 if asked.in_a_loop else min(asked.weights, query_chunks.PART) if asked.rows else asked.weights
-    forward, backward = _formed(asked, at_once)
-    sides = 2 * asked.made * asked.wide  # projected, and their exponentials
-    several = asked.context * asked.given if asked.rows else 0  # the parts, then the whole
+def _additive(work: Workload) -> Cost:
+    beside = work.weights * work.value_width + work.prepared
+    forward_operations = 2 * work.weights * work.compared
+    forward_operations, backward_operations = work.products or (forward_operations, 2 * forward_operations)
+    again = forward_operations if work.in_chunks else 0
+    at_once = 0 if work.in_native_loop else min(work.weights, query_chunks.PART) if work.in_chunks else work.weights
+    forward, backward = _formed(work, at_once)
+    sides = 2 * work.made * work.wide  # projected, and their exponentials
+    several = work.context * work.given if work.in_chunks else 0  # the parts, then the whole
     return Cost(
         "additive",
-        2 * beside + there,
-        6 * beside + there + back + again,
+        2 * beside + forward_operations,
+        6 * beside + forward_operations + backward_operations + again,
         forward + sides + several,
-        backward + 2 * sides + 2 * at_once * asked.wide + several,  # the scores' gradient beside those of the weights
+        backward + 2 * sides + 2 * at_once * work.wide + several,  # the scores' gradient beside those of the weights
         f"{_SQUARE} × hidden units",
-        "positions × hidden units" if asked.rows else _SQUARE,
+        "positions × hidden units" if work.in_chunks else _SQUARE,
     )
 
 
-def _by_tiles(path: str, held: Callable[[Asked], tuple[int, int]], words: str) -> Callable[[Asked], Cost]:
+def _by_tiles(path: str, held: Callable[[Workload], tuple[int, int]], words: str) -> Callable[[Workload], Cost]:
     """A path of dot products that keeps no weights: the way back makes the scores again.
 
     Args:
@@ -142,72 +142,72 @@ def _by_tiles(path: str, held: Callable[[Asked], tuple[int, int]], words: str) -
         words: what its operations grow with.
     """
 
-    def cost(asked: Asked) -> Cost:
-        made = asked.pairs * (asked.width + asked.value_width) + asked.prepared
-        masked = _DRAWING * asked.masked + asked.bias[0] * (2 if asked.masked else 1)
-        made_wide = asked.made * asked.wide
-        narrow = (asked.query + asked.key + asked.value + asked.context) * 4 if asked.given < 4 else 0
-        forward, backward = held(asked)
-        answer = asked.context * asked.given
+    def cost(work: Workload) -> Cost:
+        made = work.pairs * (work.width + work.value_width) + work.prepared
+        masked = _DRAWING * work.masked + work.bias[0] * (2 if work.masked else 1)
+        made_wide = work.made * work.wide
+        narrow = (work.query + work.key + work.value + work.context) * 4 if work.given < 4 else 0
+        forward, backward = held(work)
+        answer = work.context * work.given
         return Cost(
             path,
             2 * made,
-            6 * made + 2 * asked.pairs * asked.width,
+            6 * made + 2 * work.pairs * work.width,
             answer + made_wide + narrow + masked + forward,
-            answer + 2 * made_wide + 2 * narrow + masked + backward + asked.gradients,
+            answer + 2 * made_wide + 2 * narrow + masked + backward + work.gradients,
             words,
-            f"{_LENGTH}, and the mask as queries × keys" if asked.masked else _LENGTH,
+            f"{_LENGTH}, and the mask as queries × keys" if work.masked else _LENGTH,
         )
 
     return cost
 
 
-def _of_blocks(asked: Asked) -> tuple[int, int]:
-    block = min(asked.weights, blocked.BLOCK) * asked.wide
-    alike = asked.of_all_heads * asked.given
+def _of_blocks(work: Workload) -> tuple[int, int]:
+    block = min(work.weights, blocked.BLOCK) * work.wide
+    alike = work.of_all_heads * work.given
     return 10 * block + alike, 12 * block + 2 * alike
 
 
-def _of_parts(asked: Asked) -> tuple[int, int]:
+def _of_parts(work: Workload) -> tuple[int, int]:
     """Items one by one, then laid together."""
-    return asked.context * asked.given, (asked.query + asked.key + asked.value + asked.context) * asked.given
+    return work.context * work.given, (work.query + work.key + work.value + work.context) * work.given
 
 
-def _of_windows(asked: Asked) -> tuple[int, int]:
-    assert asked.window is not None
-    width, queries = asked.window
-    mask = 2 * queries * width * asked.wide
-    alike = asked.of_all_heads * asked.given
-    return mask + alike + asked.context * asked.given, 4 * mask + 2 * alike + asked.context * asked.given
+def _of_windows(work: Workload) -> tuple[int, int]:
+    assert work.window is not None
+    width, queries = work.window
+    mask = 2 * queries * width * work.wide
+    alike = work.of_all_heads * work.given
+    return mask + alike + work.context * work.given, 4 * mask + 2 * alike + work.context * work.given
 
 
-def _packed(asked: Asked) -> tuple[int, int]:
+def _packed(work: Workload) -> tuple[int, int]:
     """Keys and values of the loop, laid as it wants them, and its sums."""
-    packed = (asked.key + asked.value) * asked.wide // 2
+    packed = (work.key + work.value) * work.wide // 2
     return packed, 2 * packed
 
 
-def _linear(asked: Asked) -> Cost:
+def _linear(work: Workload) -> Cost:
     """Sums of features × values; a causal one forms the scores of a chunk."""
-    sums = asked.positions * asked.width * (asked.value_width + 1)
-    chunk = linear.CHUNK if asked.pairs < asked.weights else 0
-    within = asked.query // max(1, asked.width) * chunk * (asked.width + asked.value_width + 1)
+    sums = work.positions * work.width * (work.value_width + 1)
+    chunk = linear.CHUNK if work.pairs < work.weights else 0
+    within = work.query // max(1, work.width) * chunk * (work.width + work.value_width + 1)
     made = sums + within
-    copies = (asked.query + asked.key + asked.value) * asked.wide
+    copies = (work.query + work.key + work.value) * work.wide
     return Cost(
         "linear",
         2 * made,
         6 * made + 2 * sums,
-        asked.context * asked.given + copies,
-        asked.context * asked.given + 2 * copies + asked.gradients,
+        work.context * work.given + copies,
+        work.context * work.given + 2 * copies + work.gradients,
         "positions × width² × heads",
         _LENGTH,
     )
 
 
-_NOTHING: Callable[[Asked], tuple[int, int]] = lambda asked: (0, 0)  # noqa: E731
+_NOTHING: Callable[[Workload], tuple[int, int]] = lambda work: (0, 0)  # noqa: E731
 _WIDTHS = f"{_SQUARE} × width"
-_PATHS: dict[str, Callable[[Asked], Cost]] = {
+_PATHS: dict[str, Callable[[Workload], Cost]] = {
     "explicit": _explicit,
     "additive": _additive,
     "linear": _linear,
@@ -260,7 +260,7 @@ def _causes(choice: choose.Choice, call: Any, drawn: Tensor | None) -> list[str]
     """Why queries × keys are held at once; none where they are not."""
     if choice.path == "explicit":
         return list(choice.reasons)
-    if choice.path == "additive" and not call.takes_rows():
+    if choice.path == "additive" and not call.takes_query_chunks():
         causes = ["refocus= changes the weights after they are normalised"] if call.refocus else []
         if call.normalizer.draws or isinstance(call.normalizer.temperature, Tensor):
             causes.append("the normalizer draws, or has a tensor as its temperature")

@@ -14,7 +14,7 @@ from regard.kernels.fallback.windowed import block_rows
 from regard.kernels.native import compiler
 
 
-class Asked(NamedTuple):
+class Workload(NamedTuple):
     """What the formulas take: counts of numbers, and bytes.
 
     Attributes:
@@ -29,8 +29,8 @@ class Asked(NamedTuple):
         of_all_heads: numbers of keys and values once for each head of the queries, 0 where they are not grouped.
         given: bytes of a number as given.
         wide: bytes of a number as computed with.
-        rows: weights are made for some queries at a time.
-        in_a_loop: and weighed and read as they are made, by a native loop.
+        in_chunks: weights are made for some queries at a time.
+        in_native_loop: and weighed and read as they are made, by a native loop.
         table: pairs × hidden units of an additive score, 0 for others.
         products: operations of an additive score, there and back, where torch's own calls do it.
         normalizer: its name.
@@ -55,8 +55,8 @@ class Asked(NamedTuple):
     of_all_heads: int
     given: int
     wide: int
-    rows: bool
-    in_a_loop: bool
+    in_chunks: bool
+    in_native_loop: bool
     table: int
     products: tuple[int, int] | None
     normalizer: str
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
         return (self.query + self.key + self.value + self.context) * self.given + self.bias[1]
 
 
-def asked_of(call: Any, path: str) -> Asked:
+def workload_of(call: Any, path: str) -> Workload:
     """The facts of a checked call (a `Call`) for one path."""
     sizes = call.sizes
     key_heads = call.key.shape[1] if call.key.ndim == 4 else 1
@@ -91,7 +91,7 @@ def asked_of(call: Any, path: str) -> Asked:
     if path == "windowed":
         left, right = call.summary.window
         window = block_rows(left, right) + left + right, sizes.queries
-    return Asked(
+    return Workload(
         weights=math.prod(sizes),
         pairs=_pairs(call, path, window),
         compared=side.compared,
@@ -106,8 +106,8 @@ def asked_of(call: Any, path: str) -> Asked:
         of_all_heads=sizes.batch * sizes.heads * sizes.keys * (side.width + value_width) if grouped else 0,
         given=given,
         wide=max(4, given),
-        rows=path == "additive" and call.takes_rows(),
-        in_a_loop=path == "additive" and call.reads_in_a_loop(),
+        in_chunks=path == "additive" and call.takes_query_chunks(),
+        in_native_loop=path == "additive" and call.attends_natively(),
         table=table,
         products=_products(score, call, path),
         normalizer=name_of(call.normalizer),
@@ -120,7 +120,7 @@ def asked_of(call: Any, path: str) -> Asked:
 
 
 class _Side(NamedTuple):
-    """What a score does: see `Asked`."""
+    """What a score does: see `Workload`."""
 
     compared: int
     width: int
@@ -160,11 +160,11 @@ def _products(score: Any, call: Any, path: str) -> tuple[int, int] | None:
     if call.query.device.type not in ("cpu", "meta"):
         return None
     lengths = items, sizes.queries, sizes.keys
-    there, back = additive_products.operations(*lengths, score.hidden_dim)
+    forward_operations, backward_operations = additive_products.operations(*lengths, score.hidden_dim)
     pairs = math.prod(lengths) * score.hidden_dim  # a sum there, and three back, where there are few
     return (
-        there if additive_products.has_many(*lengths, backward=False) else 2 * pairs,
-        back if additive_products.has_many(*lengths, backward=True) else 6 * pairs,
+        forward_operations if additive_products.has_many(*lengths, backward=False) else 2 * pairs,
+        backward_operations if additive_products.has_many(*lengths, backward=True) else 6 * pairs,
     )
 
 

@@ -25,8 +25,8 @@ from torch import Tensor
 from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys, products as additive_products
 from regard.kernels.additive.step import DOWNSCALE, step_scores
 from regard.kernels.autograd.fresh_views import fresh_views
-from regard.kernels.autograd.plain import are_numbers, is_plain_tensor
-from regard.kernels.autograd.tensor_cache import Remembered
+from regard.kernels.autograd.plain import are_materialized, is_plain_tensor
+from regard.kernels.autograd.tensor_cache import TensorCache
 from regard.kernels.autograd.unbatch import untraced
 from regard.kernels.native import compiler
 from regard.kernels.native.huge_pages import in_large_pages
@@ -39,7 +39,7 @@ MANY = 16
 
 # The exponentials of keys, between the steps of a decoder, by whether they are for a loop; None where the keys are too
 # wide.
-_kept: dict[bool, Remembered[Tensor | None]] = {True: Remembered(), False: Remembered()}
+_exponentials_of_keys: dict[bool, TensorCache[Tensor | None]] = {True: TensorCache(), False: TensorCache()}
 
 
 def serves(like: Tensor, numbers: int) -> bool:
@@ -75,13 +75,15 @@ def additive_scores(
 
     The scores differ from the formula's by some units in the last place of `Σ|v|`, gradients likewise.
     """
-    few = prepared and query.shape[-2] < MANY
+    few_queries = prepared and query.shape[-2] < MANY
     if not torch.is_grad_enabled():  # an operation that keeps nothing takes longer
-        return _forward(query, key, vector, few)[0]
+        return _forward(query, key, vector, few_queries)[0]
     shared = (
-        additive_keys.sentinel_of(key) if few and loop("additive/additive", "additive_backward", key.dtype) else None
+        additive_keys.sentinel_of(key)
+        if few_queries and loop("additive/additive", "additive_backward", key.dtype)
+        else None
     )
-    scores: Tensor = _Scores.apply(query, key, vector, formula, few, *(shared or (None, None)))
+    scores: Tensor = _Scores.apply(query, key, vector, formula, few_queries, *(shared or (None, None)))
     return scores
 
 
@@ -115,7 +117,7 @@ class _Scores(torch.autograd.Function):
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, kept = ctx.saved_tensors
         given, create = given.resolve_neg(), torch.is_grad_enabled()
-        if create or not are_numbers(given):  # somebody will differentiate or map this
+        if create or not are_materialized(given):  # somebody will differentiate or map this
             with torch.enable_grad():
                 query, key, vector = fresh_views(query, key, vector)
                 scores = ctx.formula(query, key, vector)
@@ -147,7 +149,7 @@ class _Scores(torch.autograd.Function):
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The scores, and what is kept of the keys."""
     run = loop("additive/additive", "additive_forward", query.dtype)
-    kept = kept_of(key, run is not None) if keeps else None
+    kept = key_exponentials(key, run is not None) if keeps else None
     if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
         with torch.autocast(query.device.type, enabled=False):
             found = additive_products.scores(query, key, vector)
@@ -172,9 +174,9 @@ def _flat(*tensors: Tensor | None) -> list[Any]:
     return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
 
 
-def kept_of(key: Tensor, native: bool) -> Tensor | None:
+def key_exponentials(key: Tensor, native: bool) -> Tensor | None:
     """The exponentials of narrow keys, made once while they live."""
-    return _kept[native].look(key, lambda key: _to_keep(key.detach(), native))
+    return _exponentials_of_keys[native].get(key, lambda key: _to_keep(key.detach(), native))
 
 
 @torch.inference_mode(False)  # a later call may have gradients

@@ -1,6 +1,6 @@
 // Attention with additive scores in one loop over blocks of queries and keys: scores, bias, mask, softmax, dropout and
 // read, forward and backward, without a table of queries × keys. The softmax is made as the keys come (Milakov &
-// Gimelshein 2018); the way back makes each block's scores again and needs of them the logarithm of their sum alone.
+// Gimelshein 2018); the backward pass recomputes each block's scores and needs of them the logarithm of their sum alone.
 
 #include <cmath>
 
@@ -22,7 +22,7 @@ struct Steps {
 struct Sizes {
     int64_t batch, heads, key_heads, queries, keys, wide, values, threads;
     Steps keep, bias, into_bias;
-    int64_t causal, seed;  // causal: no query sees a key behind its own place
+    int64_t causal, seed;  // causal: no query attends to a key behind its own place
 
     int64_t key_item(int64_t item) const { return item / heads * key_heads + item % heads / (heads / key_heads); }
     int64_t cost() const { return batch * heads * queries * keys * (wide + values); }
@@ -59,7 +59,7 @@ struct Block {
     }
 
     // Whether no query of the block sees any of its keys.
-    bool hidden() const {
+    bool is_masked_out() const {
         if (sizes.causal && begin >= first + rows) return true;
         if (!given.keep) return false;
         for (int64_t r = 0; r < (sizes.keep.query ? rows : 1); ++r) {
@@ -134,7 +134,7 @@ T weigh(T* row, T& most) {
     return sum<T>(sums);
 }
 
-// -> out (items, queries, values), and the logarithm of each query's sum; a query that sees nothing reads 0.
+// -> out (items, queries, values), and the logarithm of each query's sum; a fully masked query gets a zero context.
 template <typename T>
 void forward(const Sizes& sizes, const Given<T>& given, T* out, T* logarithms) {
     int64_t wide = sizes.wide, values = sizes.values, queries = sizes.queries, keys = sizes.keys;
@@ -157,7 +157,7 @@ void forward(const Sizes& sizes, const Given<T>& given, T* out, T* logarithms) {
                 for (int64_t k = 0; k < keys; k += kBlock) {
                     int64_t count = std::min(kBlock, keys - k);
                     Block<T> block{sizes, given, sides, total, item, first + q, rows, k, count};
-                    if (block.hidden()) continue;
+                    if (block.is_masked_out()) continue;
                     block.scores(sides.x + q * wide, scores.data());
                     for (int64_t r = 0; r < rows; ++r) {
                         T *row = scores.data() + r * kBlock, before = most[r], added = weigh<T>(row, most[r]);
@@ -176,10 +176,10 @@ void forward(const Sizes& sizes, const Given<T>& given, T* out, T* logarithms) {
                                       values, read, values);
                 }
                 for (int64_t r = 0; r < rows; ++r) {
-                    bool blind = sums[r] == 0;
+                    bool masked = sums[r] == 0;
                     logarithms[start + q + r] =
-                        blind ? std::numeric_limits<T>::infinity() : most[r] + std::log(sums[r]);
-                    for (int64_t n = 0; n < values; ++n) read[r * values + n] = blind ? 0 : read[r * values + n] / sums[r];
+                        masked ? std::numeric_limits<T>::infinity() : most[r] + std::log(sums[r]);
+                    for (int64_t n = 0; n < values; ++n) read[r * values + n] = masked ? 0 : read[r * values + n] / sums[r];
                 }
             }
             start += here;
@@ -196,33 +196,33 @@ void backward(const Sizes& sizes, const Given<T>& given, const T* out, const T* 
     T total = total_of(sizes, given.v), scale = given.scale;
     auto work = [&](int64_t start, int64_t end) {
         pairs::Sides<T> sides;
-        std::vector<T> weights(kBlock * kBlock), steep(kBlock * kBlock), turned(kBlock * values), inner(queries);
+        std::vector<T> weights(kBlock * kBlock), steep(kBlock * kBlock), flipped(kBlock * values), inner(queries);
         std::vector<Vec<T>> scratch(pairs::scratch_of<T>(kBlock, wide));
         T factors[kBlock];
         std::fill(factors, factors + kBlock, T(1));
         for (int64_t at = start * group; at < end * group; ++at) {
             int64_t item = at, b = item / sizes.heads, h = item % sizes.heads;
             int64_t key_item = at / group, other = key_item * keys;
-            const T *a = given.a + item * queries * wide, *asked = g + item * queries * values;
+            const T *a = given.a + item * queries * wide, *grad = g + item * queries * values;
             sides.make(queries, keys, wide, 0, queries, 0, wide, a, given.b + other * wide,
                        given.kept ? given.kept + other * wide : nullptr);
             for (int64_t q = 0; q < queries; ++q) {
                 Vec<T> sums = {};
                 for (int64_t n = 0; n < values; n += kLanes<T>)
-                    sums += load(asked + q * values + n) * load(out + (item * queries + q) * values + n);
+                    sums += load(grad + q * values + n) * load(out + (item * queries + q) * values + n);
                 inner[q] = sum<T>(sums);
             }
             for (int64_t k = 0; k < keys; k += kBlock) {
                 int64_t count = std::min(kBlock, keys - k);
                 const T* value = given.value + (other + k) * values;
                 for (int64_t n = 0; n < values; ++n)
-                    for (int64_t c = 0; c < kBlock; ++c) turned[n * kBlock + c] = c < count ? value[c * values + n] : 0;
+                    for (int64_t c = 0; c < kBlock; ++c) flipped[n * kBlock + c] = c < count ? value[c * values + n] : 0;
                 for (int64_t q = 0; q < queries; q += kBlock) {
                     int64_t rows = std::min(kBlock, queries - q);
                     Block<T> block{sizes, given, sides, total, item, q, rows, k, count};
-                    if (block.hidden()) continue;
+                    if (block.is_masked_out()) continue;
                     block.scores(sides.x + q * wide, weights.data());
-                    multiply<T, false>(rows, kBlock, values, asked + q * values, values, 1, turned.data(), kBlock,
+                    multiply<T, false>(rows, kBlock, values, grad + q * values, values, 1, flipped.data(), kBlock,
                                        steep.data(), kBlock);
                     for (int64_t r = 0; r < rows; ++r) {
                         if (given.dropout > 0) block.factors(r, factors);
@@ -238,7 +238,7 @@ void backward(const Sizes& sizes, const Given<T>& given, const T* out, const T* 
                                 dbias[sizes.into_bias.at(b, h, q + r) + (k + c) * sizes.into_bias.key] +=
                                     steep[r * kBlock + c];
                     }
-                    multiply<T, true>(count, values, rows, weights.data(), 1, kBlock, asked + q * values, values,
+                    multiply<T, true>(count, values, rows, weights.data(), 1, kBlock, grad + q * values, values,
                                       dvalue + (other + k) * values, values);
                     (sides.exponential ? pairs::back<T, true, true> : pairs::back<T, false, true>)(
                         rows, count, wide, 0, wide, sides.x + q * wide, sides.y + k * wide, given.v, steep.data(),

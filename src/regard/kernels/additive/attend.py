@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels.additive import additive
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers, is_plain
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import is_plain, materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
@@ -71,7 +71,7 @@ def attention(
     """
     four = query.ndim == 4
     # Kept by the keys as they are given: a view of them is another tensor at each call.
-    kept = additive.kept_of(key, True) if prepared and query.shape[-2] < additive.MANY else None
+    kept = additive.key_exponentials(key, True) if prepared and query.shape[-2] < additive.MANY else None
     if not four:
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
@@ -130,10 +130,12 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("additive attention's native loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @once_differentiable(
+        "additive attention's native loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them"
+    )
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, keep, kept, context, logarithms = ctx.saved_tensors
-        (given,) = as_numbers("additive attention's native loop", given)
+        (given,) = materialized("additive attention's native loop", given)
         sizes: _Sizes = ctx.sizes
         a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
         into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))

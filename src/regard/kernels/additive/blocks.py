@@ -84,9 +84,9 @@ def gradients(
     """
     blocks, into_vector, hidden = _Blocks(query, key), query.new_zeros(query.shape[-1]), query.shape[-1]
     into_query, into_key = (in_large_pages(side.new_empty(side.shape)) for side in (query, key))
-    turned = given.mT.contiguous().mT  # its rows as a product with queries wants them
+    transposed = given.mT.contiguous().mT  # its rows as a product with queries wants them
     to_all = (blocks.cut(one) for one in (into_query.unsqueeze(2), into_key.unsqueeze(1)))
-    cut = zip(blocks.ratios(kept), blocks.cut(given), blocks.cut(turned), *to_all, strict=True)
+    cut = zip(blocks.ratios(kept), blocks.cut(given), blocks.cut(transposed), *to_all, strict=True)
     whole: Tensor | None = None
     with torch.inference_mode():
         for number, (ratio, g, h, to_query, to_key) in enumerate(cut):

@@ -89,8 +89,10 @@ class _Scores(torch.autograd.Function):
             wanted = [one for one in (query, key, vector) if one.requires_grad]
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=True))
             return *(next(found) if one.requires_grad else None for one in (query, key, vector)), None
-        slopes = zip((_to_query, _to_key, _to_vector), ctx.needs_input_grad, strict=False)
-        return *(_kernel(slope)(query, key, vector, given) if asked else None for slope, asked in slopes), None
+        gradients = zip((_to_query, _to_key, _to_vector), ctx.needs_input_grad, strict=False)
+        return *(
+            _kernel(gradient)(query, key, vector, given) if needed else None for gradient, needed in gradients
+        ), None
 
 
 # --- the sums, each a kernel ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.kernels.autograd.tensor_cache import Remembered
+from regard.kernels.autograd.tensor_cache import TensorCache
 
 
 class Gathered:
@@ -32,7 +32,7 @@ class Gathered:
         return self._tables.pop(torch._C._current_graph_task_id(), None)
 
 
-_made: Remembered[tuple[Gathered, Tensor]] = Remembered()
+_sentinels: TensorCache[tuple[Gathered, Tensor]] = TensorCache()
 
 
 def sentinel_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
@@ -42,15 +42,15 @@ def sentinel_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
     """
     if not torch.is_grad_enabled() or key.grad_fn is None:
         return None
-    return _made.look(key, _ticket)
+    return _sentinels.get(key, _make_sentinel)
 
 
-def _ticket(key: Tensor) -> tuple[Gathered, Tensor]:
+def _make_sentinel(key: Tensor) -> tuple[Gathered, Tensor]:
     gathered = Gathered()
-    return gathered, _Ticket.apply(gathered, key)
+    return gathered, _Sentinel.apply(gathered, key)
 
 
-class _Ticket(torch.autograd.Function):
+class _Sentinel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gathered: Gathered, key: Tensor) -> Tensor:
         ctx.gathered, ctx.width = gathered, key.shape[-1]

@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.kernels.additive.blocks import even
 from regard.kernels.native.huge_pages import in_large_pages
 
-_LEAST, _SIDE, _SIDE_BACK = 2**15, 20, 48
+_LEAST, _SIDE, _SIDE_BACKWARD = 2**15, 20, 48
 """Pairs, and queries or keys of an item forwards and backwards, from which on products are faster than pair by pair."""
 
 _BLOCK, _UNITS, _POWERS = 2**17, 24, 2**19
@@ -44,7 +44,7 @@ _SINGLE = 5
 # Forwards: how far up a or b may go, and both together: e^(3 · 28), which a denominator reaches, overflows not even
 # times three. Down they go as they please, for beside 1 what vanishes is nothing. Backwards: how far |a| + |b| may
 # reach; e^(4 · 16) times a gradient near 1 is a normal number either way.
-_TOP, _TOPS, _REACH_BACK, _VECTOR = 12.0, 14.0, 16.0, (2.0**-80, 2.0**20)
+_TOP, _TOPS, _REACH_BACKWARD, _VECTOR = 12.0, 14.0, 16.0, (2.0**-80, 2.0**20)
 
 _FAR = 24
 """Gradients whose largest number is further than so many powers of two from 1 are made as if they were near it."""
@@ -52,7 +52,7 @@ _FAR = 24
 
 def has_many(items: int, queries: int, keys: int, backward: bool) -> bool:
     """Whether there are pairs enough to be faster so than pair by pair."""
-    return min(queries, keys) >= (_SIDE_BACK if backward else _SIDE) and items * queries * keys >= _LEAST
+    return min(queries, keys) >= (_SIDE_BACKWARD if backward else _SIDE) and items * queries * keys >= _LEAST
 
 
 def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, int]:
@@ -68,10 +68,10 @@ def operations(items: int, queries: int, keys: int, hidden: int) -> tuple[int, i
         of_positions = 0
         for chunk in sides.chunks():
             groups, width = chunk.stop - chunk.start, min(hidden, chunk.stop * units) - chunk.start * units
-            turned = (of_queries + of_keys) * groups * units * width
-            of_positions += turned
+            transposed = (of_queries + of_keys) * groups * units * width
+            of_positions += transposed
             if powers == back:
-                of_positions += turned + groups * (of_queries * _SINGLE**2 + of_keys * back)
+                of_positions += transposed + groups * (of_queries * _SINGLE**2 + of_keys * back)
         found.append(2 * (sides.groups * (sums * pairs + of_vector) + items * of_positions))
     return found[0], found[1]
 
@@ -92,7 +92,7 @@ def serves(query: Tensor, key: Tensor, vector: Tensor, backward: bool) -> bool:
     least, most = _VECTOR
     if not least <= _largest(vector) <= most:
         return False
-    return not backward or _largest(query) + _largest(key) <= _REACH_BACK
+    return not backward or _largest(query) + _largest(key) <= _REACH_BACKWARD
 
 
 def _largest(side: Tensor) -> float:
@@ -145,18 +145,18 @@ def _scores(sides: "_Sides", factors: Tensor, found: Tensor) -> bool:
         if (last := len(right[-1])) < several:
             batches[-1] = (*batches[-1][:3], *(one[:last] for one in pairs))
         parts = [(one[1:4].flatten(0, 1), *one[1:5].unbind(), one[2:5], one[5:]) for one in tables]
-        return sides.turn(groups, width), parts, tables[0], above, batches
+        return sides.doubling(groups, width), parts, tables[0], above, batches
 
     for some, rows, columns in sides.blocks():
         to = found[some, rows, columns]
         sums = _part(held[2], (sides.several(to.shape), *to.shape[1:])).zero_()
-        turned = sides.turned(some, rows, columns)
+        transposed = sides.transposed(some, rows, columns)
         for chunk in sides.chunks():
             units = sides.of(chunk)
-            turn, parts, left, above, batches = views(to.shape, chunk.stop - chunk.start, units.stop - units.start)
+            doubling, parts, left, above, batches = views(to.shape, chunk.stop - chunk.start, units.stop - units.start)
             tops: list[float] = []
-            for side, (single, first, second, third, both, others, with_first) in zip(turned, parts, strict=True):
-                tops.append(float(torch.mm(turn, side[units], out=single).amax()))
+            for side, (single, first, second, third, both, others, with_first) in zip(transposed, parts, strict=True):
+                tops.append(float(torch.mm(doubling, side[units], out=single).amax()))
                 single.exp_()
                 torch.mul(second, third, out=both)
                 torch.mul(others, first, out=with_first)
@@ -213,7 +213,9 @@ def _gradients(
         into: what comes back, `(items, queries, hidden)` and `(items, keys, hidden)`.
         into_chunks: of each chunk's powers, `(powers · groups,)`, 0 before.
     """
-    *tables_of, held_queries, held_keys, held_turned, held = sides.hold(*sides.room * 2, sides.room[0], sides.quotients)
+    *tables_of, held_queries, held_keys, held_transposed, held = sides.hold(
+        *sides.room * 2, sides.room[0], sides.quotients
+    )
     # A half of every power on one side, for h has halves; and what divided by these gives the inverse powers.
     shifts, squares = given.new_tensor([[-math.log(2), 0], [0.25, 1]])
     same = torch.eye(_SINGLE, dtype=given.dtype, device=given.device)
@@ -236,33 +238,33 @@ def _gradients(
         left, right = tables
         # What comes back to queries and keys, by which their powers are multiplied, lies as these do; to queries it is
         # turned before, by a product again.
-        turned = to_queries.view(-1, _SINGLE).T, _part(held_turned, (_SINGLE, left[0].numel()))
-        to_left = turned[1].view(_SINGLE, groups, -1)
+        transposed = to_queries.view(-1, _SINGLE).T, _part(held_transposed, (_SINGLE, left[0].numel()))
+        to_left = transposed[1].view(_SINGLE, groups, -1)
         to_right = to_keys.view(groups, shape[0], len(right), -1).permute(2, 0, 1, 3)
         after = left[:2], left[3:5], to_left[:2], to_left[3:], to_left[2]
-        rows, turn = right.flatten(0, 1), sides.turn(groups, width)
+        rows, doubling = right.flatten(0, 1), sides.doubling(groups, width)
         right = right.view(len(right), groups, shape[0], -1)
         before = right[:2], to_right[:2], right[3:], to_right[3:], right[3:5], to_right[2]
-        back = turn.view(2, groups, width).flip(0).flatten(0, 1)
+        back = doubling.view(2, groups, width).flip(0).flatten(0, 1)
         products = [one[:2].view(len(back), -1).T for one in tables]
-        return turn, parts, batches, turned, after, before, rows, back, products
+        return doubling, parts, batches, transposed, after, before, rows, back, products
 
     for some, rows, columns in sides.blocks():
         g = given[some, rows, columns]
-        turned = sides.turned(some, rows, columns)
+        transposed = sides.transposed(some, rows, columns)
         places = [one[some, part].view(-1, len(vector)) for one, part in zip(into, (rows, columns), strict=True)]
-        ones = g.new_ones(turned[1].shape[1])
+        ones = g.new_ones(transposed[1].shape[1])
         for chunk, into_chunk in zip(sides.chunks(), into_chunks, strict=True):
             units = sides.of(chunk)
             found = views(g.shape, chunk.stop - chunk.start, units.stop - units.start)
-            turn, parts, batches, (as_found, as_powers), after, before, of_rows, back, products = found
-            for side, shift, square, part in zip(turned, shifts, squares, parts, strict=True):
+            doubling, parts, batches, (as_found, as_powers), after, before, of_rows, back, products = found
+            for side, shift, square, part in zip(transposed, shifts, squares, parts, strict=True):
                 flat, powers, inverses, firsts, seconds, doubles = part
-                torch.addmm(shift, turn, side[units], out=flat).exp_()
+                torch.addmm(shift, doubling, side[units], out=flat).exp_()
                 torch.div(square, powers, out=inverses)
                 torch.mul(firsts, seconds, out=doubles)
-            for a, turned_a, b, single, ratio, pairs, to_query, to_key in batches:
-                torch.bmm(turned_a, b, out=ratio)
+            for a, transposed_a, b, single, ratio, pairs, to_query, to_key in batches:
+                torch.bmm(transposed_a, b, out=ratio)
                 torch.div(g, pairs, out=pairs)
                 torch.bmm(ratio, single, out=to_query)
                 torch.bmm(a, ratio, out=to_key)
@@ -351,7 +353,7 @@ class _Sides:
         lengths = [block[0] * length for length in block[1:]]
         return [_part(one, (self.powers, groups, length)) for one, length in zip(held, lengths, strict=True)]
 
-    def turned(self, some: slice, rows: slice, columns: slice) -> list[Tensor]:
+    def transposed(self, some: slice, rows: slice, columns: slice) -> list[Tensor]:
         """The queries and the keys of a block, `(hidden, positions)`."""
         sides = self.flat[0][some, rows], self.flat[1][some, columns]
         return [side.reshape(-1, side.shape[-1]).T for side in sides]
@@ -360,7 +362,7 @@ class _Sides:
         """The hidden units of some groups."""
         return slice(self.units * chunk.start, min(self.width, self.units * chunk.stop))
 
-    def turn(self, groups: int, width: int) -> Tensor:
+    def doubling(self, groups: int, width: int) -> Tensor:
         """What twice some units are when multiplied by it, `(units · groups, width)`, and 0 that the last group lacks.
 
         A product with a table that is mostly 0 turns positions to the end in less time than a copy does.

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class Tap:
+class RecordingHook:
     """A forward hook that looks for attentions and changes nothing: where a module gives none, it hears nothing.
 
     Args:
@@ -20,7 +20,7 @@ class Tap:
         self._note(result)
 
 
-def is_hooked(*modules: object, taps: bool = False) -> bool:
+def is_hooked(*modules: object, recording: bool = False) -> bool:
     """Whether somebody listens to these modules, or makes something else of them, so that they have to be called.
 
     What is no module is heard by nobody. It is asked at each call, and so looks at what a module has without asking
@@ -28,7 +28,7 @@ def is_hooked(*modules: object, taps: bool = False) -> bool:
 
     Args:
         *modules: that would not be called.
-        taps: whether a `Tap` counts as well, as it does where a module gives an attention.
+        taps: whether a `RecordingHook` counts as well, as it does where a module gives an attention.
     """
     if nn.modules.module._has_any_global_hook():
         return True
@@ -38,7 +38,7 @@ def is_hooked(*modules: object, taps: bool = False) -> bool:
             if own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or "forward" in own:
                 return True
             hooks = own["_forward_hooks"]
-            if hooks and (taps or any(type(hook) is not Tap for hook in hooks.values())):
+            if hooks and (recording or any(type(hook) is not RecordingHook for hook in hooks.values())):
                 return True
     return False
 

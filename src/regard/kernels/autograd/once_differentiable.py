@@ -13,14 +13,14 @@ from regard.kernels.autograd.unbatch import Unpacked
 Backward = Callable[..., Any]
 
 
-def once(what: str) -> Callable[[Backward], Backward]:
+def once_differentiable(what: str) -> Callable[[Backward], Backward]:
     """For the `backward` of a `torch.autograd.Function`: it is run without a graph, and its own derivative is an error.
 
     torch's `once_differentiable` refuses only where what comes from above needs a gradient. Mostly that is the gradient
     of a loss, which needs none: a second derivative would then be silently without all that passes here.
 
-    The function must have saved each input that may need a gradient, what `none_of` gives of it, or one of its outputs:
-    by these torch finds the refusal, from whatever the second derivative is asked for.
+    The function must have saved each input that may need a gradient, its `graph_anchor`, or one of its outputs: by
+    these torch finds the refusal, from whatever the second derivative is asked for.
 
     Args:
         what: the function in words, and after a semicolon what has second derivatives, where something has.
@@ -44,7 +44,7 @@ def once(what: str) -> Callable[[Backward], Backward]:
     return decorate
 
 
-def none_of(*given: Float[Tensor, " _ *_"]) -> Float[Tensor, " 0"]:
+def graph_anchor(*given: Float[Tensor, " _ *_"]) -> Float[Tensor, " 0"]:
     """Not one of their numbers: it holds no memory, and still depends on them. Made before the function is applied."""
     return torch.cat([one[:0].flatten() for one in given])
 

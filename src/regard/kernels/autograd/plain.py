@@ -28,7 +28,7 @@ def is_readable(tensor: Tensor) -> bool:
     return not traced and not tensor.is_meta and is_plain_tensor(tensor)
 
 
-def are_numbers(*tensors: Tensor | None) -> bool:
+def are_materialized(*tensors: Tensor | None) -> bool:
     """Whether what comes back to a function may be read where it lies, in the order of its steps.
 
     Gradients may come many at once, or as others' classes, where the call itself was a plain one.
@@ -42,7 +42,7 @@ def are_numbers(*tensors: Tensor | None) -> bool:
     )
 
 
-def as_numbers(what: str, *upstream: Tensor | None) -> tuple[Any, ...]:
+def materialized(what: str, *upstream: Tensor | None) -> tuple[Any, ...]:
     """What comes back to a function, as numbers that loops read where they lie. Batches are taken apart before.
 
     Args:
@@ -53,7 +53,7 @@ def as_numbers(what: str, *upstream: Tensor | None) -> tuple[Any, ...]:
         RuntimeError: it is of a class whose numbers lie elsewhere, or is traced.
     """
     upstream = tuple(one if one is None else one.resolve_neg() for one in upstream)
-    if not are_numbers(*upstream):
+    if not are_materialized(*upstream):
         kinds = ", ".join(sorted({type(one).__name__ for one in upstream if one is not None}))
         raise RuntimeError(
             f"{what} takes gradients that are plain tensors, and traces none; these came as {kinds}: ask for the "

@@ -9,7 +9,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 Found = TypeVar("Found")
 
 
-class Remembered(Generic[Found]):
+class TensorCache(Generic[Found]):
     """One finding for each tensor, by the object itself, so that a new one at the same address has none yet.
 
     Changes are those that torch counts (`tensor._version`), and other memory in its place; what is written through
@@ -21,7 +21,7 @@ class Remembered(Generic[Found]):
     def __init__(self) -> None:
         self._found: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
-    def look(self, tensor: Tensor, make: Callable[[Tensor], Found]) -> Found:
+    def get(self, tensor: Tensor, make: Callable[[Tensor], Found]) -> Found:
         """What was kept of the tensor as it is now, else what is made of it, which is kept in its place."""
         if tensor.is_inference():
             return make(tensor)

@@ -43,10 +43,10 @@ void write_bias(T* line, const T* slopes, int64_t low, int64_t high, int64_t siz
 // A row's scores become weights, as values are read with them, and what comes from above the slopes of its scores.
 template <typename T>
 void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T through) {
-    const bool spoiled = normalizer != normalizer;
+    const bool nonfinite = normalizer != normalizer;
     for (int64_t c = 0; c < size; c += kLanes<T>) {
         Vec<T> score = load(scores + c), weight = loops::power_of_two<T>(score - normalizer);
-        if (spoiled) weight = score == kNever<T> ? Vec<T>{} : weight;
+        if (nonfinite) weight = score == kNever<T> ? Vec<T>{} : weight;
         Vec<T> factor = kept ? load(kept + c) : loops::all<T>(1);
         store(scores + c, weight * factor);
         // Where there is no weight nothing passes, whatever comes from above.
@@ -70,8 +70,8 @@ class Backward {
           stride(most + kLanes<T>),
           width(whole<T>(call.dim)),
           value_width(whole<T>(call.value_dim)),
-          turned_keys(call.keys, call.dim),
-          turned_values(sloping ? call.keys : 0, call.value_dim),
+          transposed_keys(call.keys, call.dim),
+          transposed_values(sloping ? call.keys : 0, call.value_dim),
           keys(call.to_query ? call.keys : 0, call.dim),
           to_key(call.to_key ? call.keys : 0, call.dim),
           to_value(call.to_value ? call.keys : 0, call.value_dim),
@@ -93,16 +93,16 @@ class Backward {
         bool all = fits(own_key, call.length(item), call.dim, 1) &&
                    fits(call.value.rows<S>(item, key_head, 0), call.length(item), call.value_dim, 1);
         for (int64_t head = key_head * call.group(); all && head < (key_head + 1) * call.group(); ++head)
-            all = fits(query_directions.of(call.query, item, head, 0, call.asking(item)), call.asking(item), call.dim,
+            all = fits(query_directions.of(call.query, item, head, 0, call.valid_queries(item)), call.valid_queries(item), call.dim,
                        scale * kLog2e) &&
-                  fits(call.upstream.rows<S>(item, head, 0), call.asking(item), call.value_dim, 1);
+                  fits(call.upstream.rows<S>(item, head, 0), call.valid_queries(item), call.value_dim, 1);
         return all;
     }
 
     // The key is that of this head, or its directions.
     void go_through(const View& own_key, int64_t item, int64_t key_head, T* to_bias, bool bias_by_head) {
-        turned_keys.write(own_key, 0, 0, call.length(item));
-        if (sloping) turned_values.write(call.value, item, key_head, call.length(item));
+        transposed_keys.write(own_key, 0, 0, call.length(item));
+        if (sloping) transposed_values.write(call.value, item, key_head, call.length(item));
         if (call.to_query) keys.write(own_key, 0, 0, call.length(item));
         if (call.to_key) to_key.clear();
         if (call.to_value) to_value.clear();
@@ -125,7 +125,7 @@ class Backward {
     const bool sloping;
     const double scale;
     const int64_t rows, most, stride, width, value_width;
-    typename P::Turned turned_keys, turned_values;
+    typename P::Turned transposed_keys, transposed_values;
     typename P::Straight keys;
     typename P::Sums to_key, to_value;
     typename P::Lines query, above;
@@ -133,7 +133,7 @@ class Backward {
     typename P::Room room;
 
     void go_through_head(int64_t item, int64_t head, T* to_bias) {
-        const View asked = query_directions.of(call.query, item, head, 0, call.asking(item));
+        const View given = query_directions.of(call.query, item, head, 0, call.valid_queries(item));
         for (int64_t from = 0; from < call.queries; from += rows) {
             Block block(call, item, head, from, rows);
             const int64_t all = block.narrow(call), seeing = block.begin < block.end ? block.rows : 0;
@@ -142,7 +142,7 @@ class Backward {
             if (call.to_query) std::memset(out + seeing * call.dim, 0, (all - seeing) * call.dim * sizeof(S));
             if (call.bias_apart()) clear_bias(to_bias, from + seeing, from + all, 0, call.keys);
             if (seeing == 0) continue;
-            query.write(asked.rows<S>(0, 0, from), block.rows, T(scale * kLog2e));
+            query.write(given.rows<S>(0, 0, from), block.rows, T(scale * kLog2e));
             above.write(call.upstream.rows<S>(item, head, from), block.rows, T(1));
             const S* context = reinterpret_cast<const S*>(call.context) + line * call.value_dim;
             for (int64_t r = 0; r < block.rows; ++r) {
@@ -174,8 +174,8 @@ class Backward {
     void go_through_tile(const typename P::Tile& tile, int64_t line, T* to_bias) {
         const T* normalizer = reinterpret_cast<const T*>(call.normalizer) + line;
         for (int64_t n = 0; n < tile.strips(); n += P::kTogether) {
-            P::product(tile, n, query, turned_keys, weights.at, Idle());
-            if (sloping) P::product(tile, n, above, turned_values, slopes.at, Idle());
+            P::product(tile, n, query, transposed_keys, weights.at, Idle());
+            if (sloping) P::product(tile, n, above, transposed_values, slopes.at, Idle());
         }
         for (int64_t r = 0; r < tile.block.rows; ++r) {
             int64_t strip = r / P::kStrip, first = tile.first_panel(strip), last = tile.last_panel(strip);
@@ -215,7 +215,7 @@ void backward(const Call& call, double scale) {
     using Plain = Vectors<S, T>;
     const View& bias = call.to_bias;
     const int64_t units = call.batch * call.key_heads, group = call.group();
-    // Blocks are those of the way there: one that sees nothing was not read, and may hold anything.
+    // Blocks are those of the forward pass: one that sees nothing was not read, and may hold anything.
     const int64_t rows = call.rows(P::kStrip, P::kRows);
     const bool over_items = bias.at && bias.item == 0, over_heads = bias.at && bias.head == 0;
     const bool apart = over_items && over_heads && units > 1 && call.threads > 1;

@@ -1,4 +1,5 @@
-// What the passes over softmax(scale · q kᵀ + bias) share: the numbers of a call, who sees whom, and scores of tiles.
+// What the passes over softmax(scale · q kᵀ + bias) share: the numbers of a call, which keys each query may attend to,
+// and scores of tiles.
 //
 // Scores are logarithms to the base 2, log2(e) being part of what queries are multiplied by: a weight is then a power
 // of two. Queries are gone through in blocks of rows, blocks in strips of as many rows as a product takes at once, keys
@@ -53,9 +54,9 @@ struct Call {
     int64_t batch, heads, key_heads, queries, keys, dim, value_dim, threads;
     int64_t unit;                   // whether the processor's matrix unit may be used
     int64_t query_directions, key_directions;  // whether queries and keys are divided by their lengths
-    int64_t offset, before, after;  // query i sees the keys i + offset − before … i + offset + after
+    int64_t offset, before, after;  // query i attends to the keys i + offset − before … i + offset + after
     int64_t lengths;                // address of each item's number of keys, or 0
-    int64_t asked;                  // likewise of queries that see anything, its first ones, or 0
+    int64_t query_lengths;                  // likewise of queries that see anything, its first ones, or 0
     int64_t dropped, seed;          // how many of 2^32 weights are dropped
     int64_t unsafe;                 // address of what becomes 1 where numbers that were read are not safe, or 0
     View query, key, value, keep, bias;
@@ -76,17 +77,17 @@ struct Call {
     int64_t length(int64_t item) const {
         return lengths ? std::min(keys, reinterpret_cast<const int64_t*>(lengths)[item]) : keys;
     }
-    int64_t asking(int64_t item) const {
-        return asked ? std::min(queries, reinterpret_cast<const int64_t*>(asked)[item]) : queries;
+    int64_t valid_queries(int64_t item) const {
+        return query_lengths ? std::min(queries, reinterpret_cast<const int64_t*>(query_lengths)[item]) : queries;
     }
     int64_t begin(int64_t row) const { return std::max<int64_t>(0, row + offset - before); }
     int64_t end(int64_t item, int64_t row) const {
-        if (row >= asking(item)) return 0;
+        if (row >= valid_queries(item)) return 0;
         return std::max<int64_t>(0, std::min(length(item), row + offset + after + 1));
     }
     // The end of what any of some rows sees: that of the last one that asks.
     int64_t end(int64_t item, int64_t first, int64_t rows) const {
-        int64_t last = std::min(first + rows, asking(item)) - 1;
+        int64_t last = std::min(first + rows, valid_queries(item)) - 1;
         return last < first ? 0 : end(item, last);
     }
     // Rows of a block: as even as possible, whole strips, at most so many.
@@ -125,7 +126,7 @@ struct Block {
     // Leaves the rows that ask, which come first, so that nothing of the others is read. Says how many there were.
     int64_t narrow(const Call& call) {
         const int64_t all = rows;
-        rows = std::max<int64_t>(0, std::min(all, call.asking(item) - first));
+        rows = std::max<int64_t>(0, std::min(all, call.valid_queries(item) - first));
         return all;
     }
 };

@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers, is_plain
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import is_plain, materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot import dropout_mask
 from regard.kernels.dot.amx import half
@@ -47,13 +47,13 @@ class Visible(NamedTuple):
     window: tuple[int, int] | None
     lengths: Sequence[int] | None
     keep: Bool[Tensor, "..."] | None
-    asked: Sequence[int] | None = None
+    query_lengths: Sequence[int] | None = None
 
 
-class Looked:
+class SafetyCheck:
     """Whether the numbers that a call reads are finite, and so moderate that no dot product of theirs overflows.
 
-    It doesn't read keys and values behind `lengths`, nor queries behind `asked`: these may hold anything.
+    It doesn't read keys and values behind `lengths`, nor queries behind `query_lengths`: these may hold anything.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ _SIDE, _SIDE_DROPPED, _PAIRS = 48, 16, 2**15
 with dropout; and pairs of all heads."""
 
 
-def worth(sizes: tuple[int, int, int, int], dropout: float) -> bool:
+def is_worthwhile(sizes: tuple[int, int, int, int], dropout: float) -> bool:
     """Whether a call is so large that the loop is faster.
 
     Args:
@@ -105,7 +105,7 @@ def attention(
     dropout: float,
     seed: int | None = None,
     directions: tuple[bool, bool] = NO_DIRECTIONS,
-    looked: Looked | None = None,
+    check: SafetyCheck | None = None,
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
 
@@ -125,12 +125,12 @@ def attention(
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
         that may see nothing reads 0, and so does one whose scores are all −inf.
     """
-    assert (directions == NO_DIRECTIONS and looked is None) or query.dtype in (torch.float32, torch.float64)
+    assert (directions == NO_DIRECTIONS and check is None) or query.dtype in (torch.float32, torch.float64)
     if seed is None:
         seed = dropout_mask.new_seed() if dropout > 0 and not query.is_meta else 0
-    call = _Call(visible, scale, round(dropout * dropout_mask.STEPS), seed, directions, looked)
+    call = _Call(visible, scale, round(dropout * dropout_mask.STEPS), seed, directions, check)
     inputs = _as_stored(query, key, value, bias)
-    if learns(*inputs):
+    if needs_gradient(*inputs):
         context: Tensor = _Dot.apply(*inputs, visible.keep, call)
         return context
     return _forward(*inputs, visible.keep, call, None)
@@ -144,7 +144,7 @@ def _as_stored(
     return query, key, value, None if bias is None else bias.resolve_neg().to(_work(query))
 
 
-def learns(*inputs: Tensor | None) -> bool:
+def needs_gradient(*inputs: Tensor | None) -> bool:
     """Whether a gradient to any of them is wanted."""
     return torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs)
 
@@ -225,7 +225,7 @@ class _Call(NamedTuple):
     dropped: int  # of 2^32 weights
     seed: int
     directions: tuple[bool, bool]
-    looked: Looked | None = None
+    check: SafetyCheck | None = None
 
 
 class _Dot(torch.autograd.Function):
@@ -241,16 +241,18 @@ class _Dot(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("the native loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @once_differentiable(
+        "the native loop of dot products; attend(…, refocus=[lambda weights: weights]) takes a path that has them"
+    )
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context, normalizer = ctx.saved_tensors
-        (upstream,) = as_numbers("the native loop of dot products", upstream)
+        (upstream,) = materialized("the native loop of dot products", upstream)
         wanted = ctx.needs_input_grad[:4]
-        found = _slopes(upstream, query, key, value, bias, keep, context, normalizer, wanted, ctx.call)
+        found = _gradients(upstream, query, key, value, bias, keep, context, normalizer, wanted, ctx.call)
         return *found, None, None
 
 
-def _slopes(
+def _gradients(
     upstream: Tensor,
     query: Tensor,
     key: Tensor,
@@ -264,7 +266,7 @@ def _slopes(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of query, key, value and bias, None of what is not wanted."""
     three = [
-        one.new_empty(one.shape) if asked else None for one, asked in zip((query, key, value), wanted, strict=False)
+        one.new_empty(one.shape) if needed else None for one, needed in zip((query, key, value), wanted, strict=False)
     ]
     whole = bias is not None and bias.numel() == query.shape[:-1].numel() * key.shape[-2]  # it's not added to
     to_bias = (bias.new_empty if whole else bias.new_zeros)(bias.shape) if bias is not None and wanted[3] else None
@@ -286,7 +288,7 @@ def _forward(
     call: _Call,
     normalizer: Tensor | None,
 ) -> Tensor:
-    plain = bias is None and keep is None and call.visible.asked is None and not call.dropped
+    plain = bias is None and keep is None and call.visible.query_lengths is None and not call.dropped
     if plain and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
         return _by_matrix_unit(query, key, value, call, normalizer)
     context = query.new_empty((*query.shape[:-1], value.shape[-1]))
@@ -355,7 +357,7 @@ def _numbers(
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:
         after = min(after, 0)
-    counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.asked)]
+    counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.query_lengths)]
     of_query, of_key = query.shape, key.shape
     heads = (1, 1) if len(of_query) == 3 else (of_query[1], of_key[1])
     numbers = [
@@ -368,7 +370,7 @@ def _numbers(
         *(visible.offset, min(before, _FAR), min(after, _FAR)),
         *(0 if each is None else each.buffer_info()[0] for each in counts),
         *(call.dropped, call.seed),
-        0 if call.looked is None else call.looked.found.buffer_info()[0],
+        0 if call.check is None else call.check.found.buffer_info()[0],
         *(*view(query), *view(key), *view(value)),
         *(*spread(keep, len(of_query)), *spread(bias, len(of_query))),
     ]

@@ -1,7 +1,7 @@
 // softmax(scale · q kᵀ + bias) v, its gradients and its statistics, of any type: what `dot.cpp` and `dot_half.cpp` build.
 //
 // Milakov & Gimelshein 2018 (a softmax whose maximum is corrected as it goes) and Dao et al. 2022 (tile by tile,
-// made again on the way back). Keys and values are packed once for each head, whatever their types and steps.
+// made again on the backward pass). Keys and values are packed once for each head, whatever their types and steps.
 
 #pragma once
 

@@ -128,7 +128,7 @@ class Forward {
             T total = loops::sum<T>(softmax.total[r]);
             write_rows<S, T>(context.at + r * width, width, 1, call.value_dim, total == 0 ? T(0) : 1 / total,
                              out + r * call.value_dim);
-            // A row that sees nothing is far below its maximum on the way back, too.
+            // A fully masked row is far below its maximum on the backward pass, too.
             if (normalizer) normalizer[line + r] = total == 0 ? -kNever<T> : softmax.top[r] + std::log2(total);
         }
     }
@@ -194,12 +194,12 @@ void forward(const Call& call, double scale) {
         std::optional<Forward<S, T, Plain>> plain;
         Directions<S, T> directions(call.key_directions, call.keys, call.dim);
         Directions<S, T> query_directions(call.query_directions, call.queries, call.dim);
-        // The way back leaves all of a head to vectors if not all queries fit; it must find the scores that were here.
+        // The backward pass leaves all of a head to vectors if not all queries fit; it must find the scores that were here.
         auto queries_fit = [&](int64_t item, int64_t key_head) {
             bool all = true;
             for (int64_t head = key_head * group; all && head < (key_head + 1) * group; ++head)
-                all = Reach<T>::template of<S>(query_directions.of(call.query, item, head, 0, call.asking(item)), 0, 0,
-                                               call.asking(item), call.dim, T(scale * kLog2e)).fits;
+                all = Reach<T>::template of<S>(query_directions.of(call.query, item, head, 0, call.valid_queries(item)), 0, 0,
+                                               call.valid_queries(item), call.dim, T(scale * kLog2e)).fits;
             return all;
         };
         for (int64_t at = from; at < to;) {

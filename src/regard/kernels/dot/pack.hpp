@@ -66,7 +66,7 @@ inline Vec<T> exchanged(Vec<T> one, Vec<T> other, std::integer_sequence<int, I..
     else
         return __builtin_shufflevector(one, other, (I & kHalf ? L + I - kHalf : I)...);
 }
-// As many vectors as each has numbers, turned over.
+// As many vectors as each has numbers, transposed.
 template <typename T, int kHalf = kLanes<T> / 2>
 inline void turn(Vec<T>* rows) {
     if constexpr (kHalf > 0) {
@@ -83,9 +83,9 @@ inline void turn(Vec<T>* rows) {
 }
 #endif
 
-// The same, turned over: `rows` are columns here, in panels of `columns` rows, up to whole panels.
+// The same, transposed: `rows` are columns here, in panels of `columns` rows, up to whole panels.
 template <typename S, typename T>
-void turned_panels_of(const S* from, int64_t row, int64_t column, int64_t rows, int64_t columns, T* to) {
+void transposed_panels_of(const S* from, int64_t row, int64_t column, int64_t rows, int64_t columns, T* to) {
     constexpr int64_t P = kPanel<T>;
     for (int64_t r = 0; r < rows; r += P, from += P * row, to += columns * P) {
         int64_t size = std::min(P, rows - r), c = 0;

@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.kernels.dot import dot
 
 
-def finds_safe(
+def reads_safely(
     query: Float[Tensor, "*lead queries dim"],
     key: Float[Tensor, "*key_lead keys dim"],
     value: Float[Tensor, "*key_lead keys value_dim"],
@@ -16,7 +16,7 @@ def finds_safe(
     scale: float,
     directions: tuple[bool, bool],
 ) -> bool:
-    """Whether `dot.attention` would find that what it reads is safe (`dot.Looked`); float32 and float64 only.
+    """Whether `dot.attention` would find that what it reads is safe (`dot.SafetyCheck`); float32 and float64 only.
 
     Args:
         query: what asks, as are the others as `dot.attention` takes them.
@@ -26,7 +26,7 @@ def finds_safe(
         scale: of the products.
         directions: whether queries, and keys, are divided by their lengths first.
     """
-    looked, nothing = dot.Looked(), torch.zeros((1,) * query.ndim, dtype=torch.bool, device="cpu")
+    check, nothing = dot.SafetyCheck(), torch.zeros((1,) * query.ndim, dtype=torch.bool, device="cpu")
     with torch.no_grad():  # the loop goes its way and looks, but no pair is left that it would multiply
         dot.attention(
             query,
@@ -37,6 +37,6 @@ def finds_safe(
             scale=scale,
             dropout=0.0,
             directions=directions,
-            looked=looked,
+            check=check,
         )
-    return looked.safe
+    return check.safe

@@ -42,7 +42,7 @@ struct Vectors {
 
         Turned(int64_t keys, int64_t columns) : columns(columns), numbers(panels(keys) * columns) {}
         void write(const View& view, int64_t item, int64_t head, int64_t size) {
-            turned_panels_of<S, T>(view.of<const S>(item, head), view.row, view.column, size, columns, numbers.at);
+            transposed_panels_of<S, T>(view.of<const S>(item, head), view.row, view.column, size, columns, numbers.at);
         }
     };
     // … or row by row.

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import fused, prepared, ungrouped
 from regard.kernels.loss import dropout as dropouts
@@ -98,9 +98,9 @@ class _Blocked(torch.autograd.Function):
             context = fused(query, key, value, keep=keep, bias=detached, causal=call.causal, scale=call.scale)
         else:
             context = query.new_zeros(*query.shape[:-1], value.shape[-1])
-            walk = _Walk(query, key, bias, keep, call, seed)
-            for block, weights in walk.weights():
-                kept = walk.kept(weights)
+            passes = _Weights(query, key, bias, keep, call, seed)
+            for block, weights in passes.weights():
+                kept = passes.kept(weights)
                 item, heads = block.heads
                 context[item, heads, block.rows] = torch.bmm(weights.mul_(kept), value[item, heads, block.keys])
         ctx.save_for_backward(query, key, value, bias, keep, context)
@@ -109,37 +109,37 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("attention by blocks; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @once_differentiable("attention by blocks; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, keep, context = ctx.saved_tensors
-        (upstream,) = as_numbers("attention by blocks", upstream)
+        (upstream,) = materialized("attention by blocks", upstream)
         call: _Call = ctx.call
         to_query, to_key, to_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         to_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
         # Σ_j P_ij dP_ij = dO_i · O_i, whatever was dropped
-        through = (upstream * context).sum(-1, keepdim=True)
-        walk = _Walk(query, key, bias, keep, call, ctx.seed)
-        for block, weights in walk.weights():
+        diagonal = (upstream * context).sum(-1, keepdim=True)
+        passes = _Weights(query, key, bias, keep, call, ctx.seed)
+        for block, weights in passes.weights():
             item, heads = block.heads
-            above, asked = upstream[item, heads, block.rows], query[item, heads, block.rows]
-            slope = torch.bmm(above, value[item, heads, block.keys].transpose(1, 2))
+            grad_output, query_block = upstream[item, heads, block.rows], query[item, heads, block.rows]
+            grad_scores = torch.bmm(grad_output, value[item, heads, block.keys].transpose(1, 2))
             read = weights
             if call.dropped:
-                kept = walk.kept(weights)
-                slope.mul_(kept)
+                kept = passes.kept(weights)
+                grad_scores.mul_(kept)
                 read = kept.mul_(weights)
-            to_value[item, heads, block.keys].baddbmm_(read.transpose(1, 2), above)
-            slope.sub_(through[item, heads, block.rows]).mul_(weights)
+            to_value[item, heads, block.keys].baddbmm_(read.transpose(1, 2), grad_output)
+            grad_scores.sub_(diagonal[item, heads, block.rows]).mul_(weights)
             if to_bias is not None:
                 part = block.of(to_bias)
-                part += slope.sum_to_size(part.shape)
-            slope.mul_(call.scale)
-            torch.bmm(slope, key[item, heads, block.keys], out=to_query[item, heads, block.rows])
-            to_key[item, heads, block.keys].baddbmm_(slope.transpose(1, 2), asked)
+                part += grad_scores.sum_to_size(part.shape)
+            grad_scores.mul_(call.scale)
+            torch.bmm(grad_scores, key[item, heads, block.keys], out=to_query[item, heads, block.rows])
+            to_key[item, heads, block.keys].baddbmm_(grad_scores.transpose(1, 2), query_block)
         return to_query, to_key, to_value, to_bias, None, None
 
 
-class _Walk:
+class _Weights:
     """The weights block by block, with the same random numbers on every walk of one seed."""
 
     def __init__(
@@ -154,8 +154,8 @@ class _Walk:
         query, key, call = self.query, self.key, self.call
         for block in self._blocks():
             item, heads = block.heads
-            asked, held = query[item, heads, block.rows], key[item, heads, block.keys]
-            scores = torch.bmm(asked * call.scale, held.transpose(1, 2))
+            query_block, key_block = query[item, heads, block.rows], key[item, heads, block.keys]
+            scores = torch.bmm(query_block * call.scale, key_block.transpose(1, 2))
             if self.bias is not None:
                 scores += block.of(self.bias)
             if self.keep is not None:

@@ -14,7 +14,7 @@ PART = 2**20
 """Weights of one part: 4 MiB of float32."""
 
 
-def by_rows(
+def in_chunks(
     context: Callable[[slice], Tensor], queries: int, weights: int, draws: bool
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """The context of all queries from that of some of them. The way back computes each part again.
@@ -33,6 +33,6 @@ def by_rows(
     return torch.cat(made, dim=-2)
 
 
-def some(of_pairs: Tensor | None, part: slice) -> Tensor | None:
+def chunk_of(of_pairs: Tensor | None, part: slice) -> Tensor | None:
     """The rows of some queries, `(…, queries, keys)`; a single row serves all."""
     return of_pairs if of_pairs is None or of_pairs.shape[-2] == 1 else of_pairs[..., part, :]

@@ -19,7 +19,7 @@ def ragged(
     bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
-    asked: bool = False,
+    ragged_queries: bool = False,
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
     """`softmax(scale · q kᵀ + bias) v` over the first `lengths[b]` keys of item b; of no keys 0 is read.
 
@@ -31,7 +31,7 @@ def ragged(
         bias: added to the scores.
         causal: query i sees no key beyond i, as many queries as keys.
         scale: of the products.
-        asked: queries beyond an item's length see nothing and read 0, and are not computed.
+        ragged_queries: queries beyond an item's length see nothing and read 0, and are not computed.
     """
     queries = query.shape[-2]
     contexts = []
@@ -44,7 +44,7 @@ def ragged(
             continue
         own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]
         # Causal: the first queries see what is before them, those beyond the length see all.
-        end = length if asked else queries
+        end = length if ragged_queries else queries
         spans = [(0, length, True), (length, end, False)] if causal else [(0, end, False)]
         parts = [
             fused(

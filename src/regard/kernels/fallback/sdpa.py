@@ -8,7 +8,7 @@ from torch import Tensor
 # Without instructions for it, a processor is faster in float32, and exacter.
 # The questions are torch's own and not promised: where one is gone, the answer is no, and only speed is lost.
 _COUNTS_BFLOAT16: bool = any(
-    getattr(torch.cpu, asked, bool)() for asked in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    getattr(torch.cpu, question, bool)() for question in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 )
 
 
@@ -21,12 +21,12 @@ def fused(
     bias: Float[Tensor, "..."] | None,
     causal: bool,
     scale: float,
-    sighted: bool = False,
+    none_fully_masked: bool = False,
 ) -> Float[Tensor, "*lead queries value_dim"]:
     """`softmax(scale · q kᵀ + bias, hidden where not keep) v`; `causal` only for as many queries as keys.
 
-    A query that may see nothing reads 0; with `sighted` it is known that there is none. The bias may be wider than the
-    query.
+    A fully masked query gets a zero context; with `none_fully_masked` it is known that there is none. The bias may be
+    of a wider type than the query.
     """
     headless, width, kind = query.ndim == 3, value.shape[-1], query.dtype
     query, key, value = _of_one_width(*prepared(query, key, value))
@@ -53,7 +53,7 @@ def fused(
     if context.shape[-1] != width:
         context = context[..., :width]
     context = context if context.dtype is kind else context.to(kind)
-    if keep is not None and not sighted:
+    if keep is not None and not none_fully_masked:
         # Kernels differ in what an all-hidden row reads; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
     return context.squeeze(1) if headless else context

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.fallback.sdpa import prepared, ungrouped
 
@@ -102,9 +102,13 @@ class _Windowed(torch.autograd.Function):
         # A block stands where SDPA has a head, a head where it has an item.
         contexts = [
             F.scaled_dot_product_attention(
-                cut.rows_of(asked), cut.windows_of(held), cut.windows_of(given), attn_mask=mask, scale=scale
+                cut.rows_of(query_block),
+                cut.windows_of(key_block),
+                cut.windows_of(value_block),
+                attn_mask=mask,
+                scale=scale,
             )
-            for asked, held, given in zip(query, key, value, strict=True)
+            for query_block, key_block, value_block in zip(query, key, value, strict=True)
         ]
         context = torch.stack(contexts).flatten(2, 3)[:, :, : cut.positions]
         ctx.save_for_backward(query, key, value, context)
@@ -113,24 +117,28 @@ class _Windowed(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("attention over a window; attend(…, refocus=[lambda weights: weights]) takes a path that has them")
+    @once_differentiable(
+        "attention over a window; attend(…, refocus=[lambda weights: weights]) takes a path that has them"
+    )
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cut: _Cut = ctx.cut
-        (upstream,) = as_numbers("attention over a window", upstream)
+        (upstream,) = materialized("attention over a window", upstream)
         query, key, value, context = (tensor.flatten(0, 1) for tensor in ctx.saved_tensors)
         mask = cut.mask(query)
-        slopes = [torch.empty_like(tensor) for tensor in (query, key, value)]
+        gradients = [torch.empty_like(tensor) for tensor in (query, key, value)]
         # Σ_j P_ij dP_ij = dO_i · O_i
-        through = (upstream.flatten(0, 1) * context).sum(-1, keepdim=True)
-        for head, above in enumerate(upstream.flatten(0, 1)):
-            asked, above = cut.rows_of(query[head]), cut.rows_of(above)
-            held, given = cut.windows_of(key[head]), cut.windows_of(value[head])
-            weights = torch.softmax(torch.baddbmm(mask, asked, held.mT, alpha=ctx.scale), -1)
-            slope = torch.bmm(above, given.mT).sub_(cut.rows_of(through[head])).mul_(weights).mul_(ctx.scale)
-            slopes[0][head] = torch.bmm(slope, held).flatten(0, 1)[: cut.positions]
-            slopes[1][head] = cut.joined(torch.bmm(slope.mT, asked))
-            slopes[2][head] = cut.joined(torch.bmm(weights.mT, above))
+        diagonal = (upstream.flatten(0, 1) * context).sum(-1, keepdim=True)
+        for head, grad_output in enumerate(upstream.flatten(0, 1)):
+            query_block, grad_output = cut.rows_of(query[head]), cut.rows_of(grad_output)
+            key_block, value_block = cut.windows_of(key[head]), cut.windows_of(value[head])
+            weights = torch.softmax(torch.baddbmm(mask, query_block, key_block.mT, alpha=ctx.scale), -1)
+            grad_scores = (
+                torch.bmm(grad_output, value_block.mT).sub_(cut.rows_of(diagonal[head])).mul_(weights).mul_(ctx.scale)
+            )
+            gradients[0][head] = torch.bmm(grad_scores, key_block).flatten(0, 1)[: cut.positions]
+            gradients[1][head] = cut.joined(torch.bmm(grad_scores.mT, query_block))
+            gradients[2][head] = cut.joined(torch.bmm(weights.mT, grad_output))
         to_query, to_key, to_value = (
-            slope.view(tensor.shape) for slope, tensor in zip(slopes, ctx.saved_tensors, strict=False)
+            grad_scores.view(tensor.shape) for grad_scores, tensor in zip(gradients, ctx.saved_tensors, strict=False)
         )
         return to_query, to_key, to_value, None, None

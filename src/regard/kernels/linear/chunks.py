@@ -78,9 +78,9 @@ def forward(call: Call) -> Made:
     after = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
     finite = True
     for items in _some_items(call):
-        walk = _Forwards(call.of(items), context[items], total[items])
-        after[items] = walk.run().view_as(after[items])
-        finite = finite and walk.finite()
+        one_pass = _Forwards(call.of(items), context[items], total[items])
+        after[items] = one_pass.run().view_as(after[items])
+        finite = finite and one_pass.finite()
     return Made(context, total, after, finite)
 
 
@@ -91,19 +91,19 @@ def backward(
     found = [one.new_empty(one.shape) for one in (call.query, call.key, call.value)]
     into_memory = call.key.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
     for items in _some_items(call):
-        above = None if given_memory is None else given_memory[items]
-        walk = _Backwards(call.of(items), context[items], total[items], given[items], above)
-        walk.to_queries(found[0][items])
-        into_memory[items] = walk.to_keys(found[1][items], found[2][items]).view_as(into_memory[items])
+        grad = None if given_memory is None else given_memory[items]
+        one_pass = _Backwards(call.of(items), context[items], total[items], given[items], grad)
+        one_pass.to_queries(found[0][items])
+        into_memory[items] = one_pass.to_keys(found[1][items], found[2][items]).view_as(into_memory[items])
     return found[0], found[1], found[2], into_memory
 
 
-class _Walk:
+class _Pass:
     """The chunks of a call: features and values, heads and items as one axis, a group's queries one after another."""
 
     def __init__(self, call: Call) -> None:
         self.call, self.early, self.lone = call, call.early(), call.lone()
-        self.strange = call.query.new_zeros(())  # not finite once a query or key was not
+        self.finite_probe = call.query.new_zeros(())  # not finite once a query or key was not
         columns = call.value.shape[-1] + 1
         sums = call.key.new_zeros(*call.key.shape[:2], call.key.shape[-1], columns)
         if call.memory is not None:
@@ -113,7 +113,7 @@ class _Walk:
 
     def finite(self) -> bool:
         # A value that is not finite shows in the sums, also beside a feature of 0.
-        return bool(torch.isfinite(self.strange) & torch.isfinite(self.sums).all())
+        return bool(torch.isfinite(self.finite_probe) & torch.isfinite(self.sums).all())
 
     def queries(self, start: int, stop: int | None = None) -> Iterator[tuple[Tensor, slice]]:
         """Features (items · heads, group · size, width), and where they stand."""
@@ -123,7 +123,7 @@ class _Walk:
 
     def features_of_queries(self, at: slice) -> Tensor:
         rows = self.call.query[..., at, :]
-        self.strange += rows.sum()
+        self.finite_probe += rows.sum()
         return self._features(rows).flatten(2, 3).flatten(0, 1)
 
     def keys(self, start: int, stop: int | None = None) -> Iterator[tuple[Tensor, Tensor, slice]]:
@@ -136,16 +136,16 @@ class _Walk:
         rows, given = self.call.key[..., at, :], self.call.value[..., at, :]
         values = self.values[..., : rows.shape[-2], :]
         if self.call.keep is None:
-            self.strange += rows.sum()
+            self.finite_probe += rows.sum()
             values[..., :-1] = given
             return self._features(rows).flatten(0, 1), values.flatten(0, 1)
         hidden = ~self.call.keep[:, None, at, None]
         rows = rows.masked_fill(hidden, 0.0)
-        self.strange += rows.sum()
+        self.finite_probe += rows.sum()
         values[..., :-1] = given
         values[..., -1] = 1.0
-        held = self._features(rows).masked_fill(hidden, 0.0)
-        return held.flatten(0, 1), values.masked_fill_(hidden, 0.0).flatten(0, 1)
+        key_features = self._features(rows).masked_fill(hidden, 0.0)
+        return key_features.flatten(0, 1), values.masked_fill_(hidden, 0.0).flatten(0, 1)
 
     def _features(self, rows: Tensor) -> Tensor:
         """Elu + 1 without a gradient of its own: 1 + x or eˣ, exactly."""
@@ -163,7 +163,7 @@ class _Walk:
         return rows.view(*lead, rows.shape[1] // max(1, lead[2]), rows.shape[-1])
 
 
-class _Forwards(_Walk):
+class _Forwards(_Pass):
     """The way there, which writes what the queries read."""
 
     def __init__(self, call: Call, context: Tensor, total: Tensor) -> None:
@@ -172,15 +172,15 @@ class _Forwards(_Walk):
 
     def run(self) -> Tensor:
         """Gives the sums after the last key."""
-        for held, values, _ in self.keys(0, self.early):
-            self.sums.baddbmm_(held.mT, values)
-        for asked, at in self.queries(0, self.lone):
-            self.write(at, torch.bmm(asked, self.sums))
+        for key_features, values, _ in self.keys(0, self.early):
+            self.sums.baddbmm_(key_features.mT, values)
+        for query_features, at in self.queries(0, self.lone):
+            self.write(at, torch.bmm(query_features, self.sums))
         pairs = zip(self.keys(self.early), self.queries(self.lone), strict=True)
-        for (held, values, _), (asked, at) in pairs:
-            read = torch.bmm(asked, self.sums)
-            self.write(at, read.baddbmm_(self.lower(torch.bmm(asked, held.mT)), values))
-            self.sums.baddbmm_(held.mT, values)
+        for (key_features, values, _), (query_features, at) in pairs:
+            read = torch.bmm(query_features, self.sums)
+            self.write(at, read.baddbmm_(self.lower(torch.bmm(query_features, key_features.mT)), values))
+            self.sums.baddbmm_(key_features.mT, values)
         return self.sums
 
     def write(self, at: slice, read: Tensor) -> None:
@@ -190,7 +190,7 @@ class _Forwards(_Walk):
         torch.mul(read[..., :-1], _inverse(total), out=self.context[..., at, :])
 
 
-class _Backwards(_Walk):
+class _Backwards(_Pass):
     """The way back: from the first position to the last for the queries, then from the last to the first for keys."""
 
     def __init__(self, call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None) -> None:
@@ -203,48 +203,53 @@ class _Backwards(_Walk):
         denominator = (numerator * self.context[..., at, :]).sum(-1, keepdim=True).neg_()
         return torch.cat((numerator, denominator), -1).flatten(2, 3).flatten(0, 1)
 
-    def through(self, slope: Tensor, features: Tensor) -> Tensor:
+    def through_feature_map(self, slope: Tensor, features: Tensor) -> Tensor:
         """Back through φ: the slope of elu + 1 is the feature or 1, the smaller one."""
         return slope.mul_(features.clamp(max=1)) if self.call.elu else slope
 
     def to_queries(self, into: Tensor) -> None:
-        for held, values, _ in self.keys(0, self.early):
-            self.sums.baddbmm_(held.mT, values)
-        for asked, at in self.queries(0, self.lone):
-            into[..., at, :] = self.by_query(self.through(torch.bmm(self.given_of(at), self.sums.mT), asked))
+        for key_features, values, _ in self.keys(0, self.early):
+            self.sums.baddbmm_(key_features.mT, values)
+        for query_features, at in self.queries(0, self.lone):
+            into[..., at, :] = self.by_query(
+                self.through_feature_map(torch.bmm(self.given_of(at), self.sums.mT), query_features)
+            )
         pairs = zip(self.keys(self.early), self.queries(self.lone), strict=True)
-        for (held, values, _), (asked, at) in pairs:
-            above = self.given_of(at)
-            slope = torch.bmm(above, self.sums.mT)
-            slope.baddbmm_(self.lower(torch.bmm(above, values.mT)), held)
-            into[..., at, :] = self.by_query(self.through(slope, asked))
-            self.sums.baddbmm_(held.mT, values)
+        for (key_features, values, _), (query_features, at) in pairs:
+            grad = self.given_of(at)
+            slope = torch.bmm(grad, self.sums.mT)
+            slope.baddbmm_(self.lower(torch.bmm(grad, values.mT)), key_features)
+            into[..., at, :] = self.by_query(self.through_feature_map(slope, query_features))
+            self.sums.baddbmm_(key_features.mT, values)
 
     def to_keys(self, into_key: Tensor, into_value: Tensor) -> Tensor:
         """Also gives what the sums before the first key are given."""
         call, sums = self.call, self.sums
         sums.zero_() if self.given_memory is None else sums.copy_(self.given_memory.flatten(0, 1))
 
-        def write(at: slice, held: Tensor, to_key: Tensor, to_value: Tensor) -> None:
-            into_key[..., at, :] = self.through(to_key, held).view_as(into_key[..., at, :])
+        def write(at: slice, key_features: Tensor, to_key: Tensor, to_value: Tensor) -> None:
+            into_key[..., at, :] = self.through_feature_map(to_key, key_features).view_as(into_key[..., at, :])
             into_value[..., at, :] = to_value.view_as(into_value[..., at, :])
             if call.keep is not None:
                 into_key[..., at, :].masked_fill_(~call.keep[:, None, at, None], 0.0)
 
         shift = self.lone - self.early
         for at in reversed(list(_chunks(self.early, call.key.shape[-2]))):
-            held, values = self.features_of_keys(at)
+            key_features, values = self.features_of_keys(at)
             of_queries = slice(at.start + shift, at.stop + shift)
-            asked, above = self.features_of_queries(of_queries), self.given_of(of_queries)
-            slopes, scores = self.lower(torch.bmm(above, values.mT)), self.lower(torch.bmm(asked, held.mT))
-            to_key = torch.bmm(values, sums.mT).baddbmm_(slopes.mT, asked)
-            to_value = torch.bmm(held, sums[..., :-1]).baddbmm_(scores.mT, above[..., :-1])
-            write(at, held, to_key, to_value)
-            sums.baddbmm_(asked.mT, above)
-        for asked, at in self.queries(0, self.lone):
-            sums.baddbmm_(asked.mT, self.given_of(at))
-        for held, values, at in self.keys(0, self.early):
-            write(at, held, torch.bmm(values, sums.mT), torch.bmm(held, sums[..., :-1]))
+            query_features, grad = self.features_of_queries(of_queries), self.given_of(of_queries)
+            slopes, scores = (
+                self.lower(torch.bmm(grad, values.mT)),
+                self.lower(torch.bmm(query_features, key_features.mT)),
+            )
+            to_key = torch.bmm(values, sums.mT).baddbmm_(slopes.mT, query_features)
+            to_value = torch.bmm(key_features, sums[..., :-1]).baddbmm_(scores.mT, grad[..., :-1])
+            write(at, key_features, to_key, to_value)
+            sums.baddbmm_(query_features.mT, grad)
+        for query_features, at in self.queries(0, self.lone):
+            sums.baddbmm_(query_features.mT, self.given_of(at))
+        for key_features, values, at in self.keys(0, self.early):
+            write(at, key_features, torch.bmm(values, sums.mT), torch.bmm(key_features, sums[..., :-1]))
         return sums
 
 

@@ -43,18 +43,18 @@ template <typename T>
 struct Work {
     const Sizes& s;
     const int64_t width, value_width, pitch;  // numbers of a row, up to whole vectors; of a row of given
-    std::vector<T> asked, held, held_across, values, values_across, scores, slopes, given, out, other, sums, across;
+    std::vector<T> query, key, key_across, values, values_across, scores, slopes, given, out, other, sums, across;
     std::vector<T> ones;
-    Vec<T> strange = {};  // NaN once something was not finite
+    Vec<T> nonfinite = {};  // NaN once something was not finite
 
     explicit Work(const Sizes& sizes)
         : s(sizes),
           width(whole<T>(sizes.width)),
           value_width(whole<T>(sizes.value_width)),
           pitch(value_width + kLanes<T>),
-          asked(kChunk * width),
-          held(kChunk * width),
-          held_across(width * kChunk),
+          query(kChunk * width),
+          key(kChunk * width),
+          key_across(width * kChunk),
           values(kChunk * value_width),
           values_across((value_width + 1) * kChunk),
           scores(kChunk * kChunk),
@@ -68,11 +68,11 @@ struct Work {
 
     bool finite() const {
         for (int i = 0; i < kLanes<T>; ++i)
-            if (strange[i] != 0) return false;
+            if (nonfinite[i] != 0) return false;
         return true;
     }
 
-    // Rows of `columns` numbers into rows of whole vectors, zeros behind; those that are hidden become zeros.
+    // Rows of `columns` numbers into rows of whole vectors, zeros behind; those that are masked out become zeros.
     template <typename Map>
     void copy(int64_t count, int64_t columns, Rows<T> from, const bool* keep, T* to, const Map& map) {
         constexpr int L = kLanes<T>;
@@ -86,14 +86,14 @@ struct Work {
             }
             for (int64_t c = 0; c < full; c += L) {
                 Vec<T> x = load(row + c);
-                strange += x * T(0);
+                nonfinite += x * T(0);
                 store(into + c, map(x));
             }
             if (full < columns) {
                 T rest[L] = {};
                 std::copy(row + full, row + columns, rest);
                 Vec<T> x = load(rest);
-                strange += x * T(0);
+                nonfinite += x * T(0);
                 store(rest, map(x));
                 std::fill(rest + (columns - full), rest + L, T(0));
                 store(into + full, load(rest));
@@ -118,7 +118,7 @@ struct Work {
     }
 };
 
-// to (columns × rows) = from (rows × columns) turned over
+// to (columns × rows) = from (rows × columns) transposed
 template <typename T>
 void turn(int64_t rows, int64_t columns, const T* from, int64_t from_stride, T* to, int64_t to_stride) {
     for (int64_t c = 0; c < columns; ++c)
@@ -148,7 +148,7 @@ struct Call {
     }
     const bool* kept(int64_t b, int64_t at) const { return keep ? keep + b * s.keep + at : nullptr; }
     void load_keys(Work<T>& w, int64_t b, int64_t h, int64_t at, int64_t count) const {
-        w.features(count, keys(b, h, at), kept(b, at), w.held.data());
+        w.features(count, keys(b, h, at), kept(b, at), w.key.data());
         w.copy(count, s.value_width, values(b, h, at), kept(b, at), w.values.data(), [](Vec<T> x) { return x; });
     }
     int64_t cost() const {
@@ -170,16 +170,16 @@ bool forward(const Sizes& s, const T* query, const T* key, const T* value, const
         Work<T> w(s);
         const int64_t D = w.width, V = w.value_width, columns = s.value_width + 1;
         auto absorb = [&](int64_t count) {
-            times<T, true>(s.width, V, count, w.held.data(), 1, D, w.values.data(), V, w.sums.data(), V);
+            times<T, true>(s.width, V, count, w.key.data(), 1, D, w.values.data(), V, w.sums.data(), V);
             for (int64_t i = 0; i < count; ++i)
                 for (int64_t c = 0; c < D; c += L)
-                    store(&w.ones[c], load(&w.ones[c]) + load(&w.held[i * D + c]));
+                    store(&w.ones[c], load(&w.ones[c]) + load(&w.key[i * D + c]));
         };
         auto read = [&](int64_t item, int64_t g, int64_t at, int64_t count, bool paired) {
-            w.features(count, call.queries(item / s.heads, item % s.heads, g, at), nullptr, w.asked.data());
-            times<T, false>(count, V, s.width, w.asked.data(), D, 1, w.sums.data(), V, w.out.data(), V);
+            w.features(count, call.queries(item / s.heads, item % s.heads, g, at), nullptr, w.query.data());
+            times<T, false>(count, V, s.width, w.query.data(), D, 1, w.sums.data(), V, w.out.data(), V);
             if (paired) {
-                times<T, false>(count, whole<T>(count), s.width, w.asked.data(), D, 1, w.held_across.data(), kChunk,
+                times<T, false>(count, whole<T>(count), s.width, w.query.data(), D, 1, w.key_across.data(), kChunk,
                                 w.scores.data(), kChunk);
                 lower(count, w.scores.data());
                 times<T, true>(count, V, count, w.scores.data(), kChunk, 1, w.values.data(), V, w.out.data(), V);
@@ -187,7 +187,7 @@ bool forward(const Sizes& s, const T* query, const T* key, const T* value, const
             int64_t first = (item * s.group + g) * s.queries + at;
             for (int64_t i = 0; i < count; ++i) {
                 Vec<T> parts = {};
-                for (int64_t c = 0; c < D; c += L) parts += load(&w.asked[i * D + c]) * load(&w.ones[c]);
+                for (int64_t c = 0; c < D; c += L) parts += load(&w.query[i * D + c]) * load(&w.ones[c]);
                 if (paired)
                     for (int64_t j = 0; j <= i; j += L) parts += load(&w.scores[i * kChunk + j]);
                 T all = sum<T>(parts);
@@ -214,7 +214,7 @@ bool forward(const Sizes& s, const T* query, const T* key, const T* value, const
             for (int64_t at = 0; at < pairs; at += kChunk) {
                 int64_t count = std::min(kChunk, pairs - at);
                 call.load_keys(w, b, h, s.early + at, count);
-                turn(count, D, w.held.data(), D, w.held_across.data(), kChunk);
+                turn(count, D, w.key.data(), D, w.key_across.data(), kChunk);
                 for (int64_t g = 0; g < s.group; ++g) read(item, g, s.lone + at, count, true);
                 absorb(count);
             }
@@ -242,7 +242,7 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
         const int64_t D = w.width, V = w.value_width, P = w.pitch, last = s.value_width, columns = last + 1;
         const int64_t pairs = s.keys - s.early;
         auto load_queries = [&](int64_t item, int64_t g, int64_t at, int64_t count) {
-            w.features(count, call.queries(item / s.heads, item % s.heads, g, at), nullptr, w.asked.data());
+            w.features(count, call.queries(item / s.heads, item % s.heads, g, at), nullptr, w.query.data());
             int64_t first = (item * s.group + g) * s.queries + at;
             for (int64_t i = 0; i < count; ++i) {  // what numerator and denominator are given
                 T all = total[first + i], share = all != 0 ? 1 / all : T(0), through = 0;
@@ -268,12 +268,12 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
         };
         for (int64_t item = begin; item < end; ++item) {
             int64_t b = item / s.heads, h = item % s.heads;
-            // From the first to the last position: M, turned over, for the queries.
+            // From the first to the last position: M, transposed, for the queries.
             for (int64_t c = 0; c < columns; ++c)
                 for (int64_t f = 0; f < D; ++f)
                     w.across[c * D + f] = before && f < s.width ? before[(item * s.width + f) * columns + c] : T(0);
             auto absorb = [&](int64_t count) {
-                times<T, true>(columns, D, count, w.values_across.data(), kChunk, 1, w.held.data(), D, w.across.data(),
+                times<T, true>(columns, D, count, w.values_across.data(), kChunk, 1, w.key.data(), D, w.across.data(),
                                D);
             };
             auto query_slopes = [&](int64_t g, int64_t at, int64_t count, bool paired) {
@@ -281,10 +281,10 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
                 times<T, false>(count, D, columns, w.given.data(), P, 1, w.across.data(), D, w.out.data(), D);
                 if (paired) {
                     slopes(count);
-                    times<T, true>(count, D, count, w.slopes.data(), kChunk, 1, w.held.data(), D, w.out.data(), D);
+                    times<T, true>(count, D, count, w.slopes.data(), kChunk, 1, w.key.data(), D, w.out.data(), D);
                 }
                 int64_t first = (item * s.group + g) * s.queries + at;
-                w.into_features(count, w.out.data(), w.asked.data(), into_query + first * s.width);
+                w.into_features(count, w.out.data(), w.query.data(), into_query + first * s.width);
             };
             for (int64_t at = 0; at < s.early; at += kChunk) {
                 int64_t count = std::min(kChunk, s.early - at);
@@ -300,28 +300,28 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
                 for (int64_t g = 0; g < s.group; ++g) query_slopes(g, s.lone + at, count, true);
                 absorb(count);
             }
-            // From the last to the first: what M is given by the queries after a chunk, turned over, for the keys.
+            // From the last to the first: what M is given by the queries after a chunk, transposed, for the keys.
             for (int64_t c = 0; c < columns; ++c)
                 for (int64_t f = 0; f < D; ++f)
                     w.across[c * D + f] =
                         given_after && f < s.width ? given_after[(item * s.width + f) * columns + c] : T(0);
             auto give = [&](int64_t count) {
-                times<T, true>(columns, D, count, w.given.data(), 1, P, w.asked.data(), D, w.across.data(), D);
+                times<T, true>(columns, D, count, w.given.data(), 1, P, w.query.data(), D, w.across.data(), D);
             };
             auto key_slopes = [&](int64_t at, int64_t count, int64_t paired_at) {
                 load_keys(b, h, at, count);
                 turn(last, D, w.across.data(), D, w.sums.data(), V);
                 times<T, false>(count, D, columns, w.values_across.data(), 1, kChunk, w.across.data(), D, w.out.data(),
                                 D);
-                times<T, false>(count, V, s.width, w.held.data(), D, 1, w.sums.data(), V, w.other.data(), V);
+                times<T, false>(count, V, s.width, w.key.data(), D, 1, w.sums.data(), V, w.other.data(), V);
                 if (paired_at >= 0) {
-                    turn(count, D, w.held.data(), D, w.held_across.data(), kChunk);
+                    turn(count, D, w.key.data(), D, w.key_across.data(), kChunk);
                     for (int64_t g = 0; g < s.group; ++g) {
                         load_queries(item, g, paired_at, count);
                         slopes(count);
-                        times<T, true>(count, D, count, w.slopes.data(), 1, kChunk, w.asked.data(), D, w.out.data(),
+                        times<T, true>(count, D, count, w.slopes.data(), 1, kChunk, w.query.data(), D, w.out.data(),
                                        D);
-                        times<T, false>(count, whole<T>(count), s.width, w.asked.data(), D, 1, w.held_across.data(),
+                        times<T, false>(count, whole<T>(count), s.width, w.query.data(), D, 1, w.key_across.data(),
                                         kChunk, w.scores.data(), kChunk);
                         lower(count, w.scores.data());
                         times<T, true>(count, V, count, w.scores.data(), 1, kChunk, w.given.data(), P, w.other.data(),
@@ -337,7 +337,7 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
                             std::fill(&w.other[i * V], &w.other[i * V] + V, T(0));
                         }
                 int64_t first = item * s.keys + at;
-                w.into_features(count, w.out.data(), w.held.data(), into_key + first * s.width);
+                w.into_features(count, w.out.data(), w.key.data(), into_key + first * s.width);
                 for (int64_t i = 0; i < count; ++i)
                     std::copy(&w.other[i * V], &w.other[i * V] + last, into_value + (first + i) * last);
             };

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.kernels.autograd.fresh_views import fresh_views
-from regard.kernels.autograd.plain import as_numbers, is_plain_tensor
+from regard.kernels.autograd.plain import is_plain_tensor, materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.linear import chunks
 from regard.kernels.linear.chunks import CHUNK, Call, Made
@@ -163,7 +163,7 @@ class _Read(torch.autograd.Function):
     @unbatched
     def backward(ctx: Any, given: Tensor | None, given_memory: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         query, key, value, memory, keep, context, total = ctx.saved_tensors
-        given, given_memory = as_numbers("linear attention", given, given_memory)
+        given, given_memory = materialized("linear attention", given, given_memory)
         call = Call(query, key, value, memory, keep, ctx.causal, ctx.elu)
         if torch.is_grad_enabled():  # a derivative of this one is wanted
             query, key, value, memory = fresh_views(query, key, value, memory)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels.local import local
-from regard.kernels.local.softmax import is_bare
+from regard.kernels.local.softmax import is_plain_projection
 from regard.kernels.memory.arrays import Array
 
 _ROWS = 96
@@ -29,7 +29,10 @@ def predicts_few(query: Tensor, layer: nn.Module, after: nn.Module) -> bool:
     """
     if torch.is_grad_enabled() or query.ndim != 3 or query.shape[:2].numel() > _ROWS:
         return False
-    if not (is_bare(layer) and is_bare(after)) or query.dtype not in (torch.float32, torch.float64):
+    if not (is_plain_projection(layer) and is_plain_projection(after)) or query.dtype not in (
+        torch.float32,
+        torch.float64,
+    ):
         return False
     assert isinstance(layer, nn.Linear) and isinstance(after, nn.Linear)
     matrix, vector = layer.weight, after.weight

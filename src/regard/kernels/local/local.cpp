@@ -1,8 +1,8 @@
-// Products with a window of rows for each query: scores of its keys, what it reads of them, and the way back of both.
+// Products with a window of rows for each query: scores of its keys, what it reads of them, and the gradients of both.
 //
 // The window of query q begins at row first[q] and is `window` rows long; nothing is copied. Queries are gone through
 // in the order of their windows, so that rows that several of them see are read from a cache. Each of the three is the
-// gradient of the other two (see local.py). The softmax over such windows in one pass is in local_softmax.hpp.
+// gradient of the other two (see local.py). The softmax over such windows in one pass is in softmax.hpp.
 //
 #include "local/softmax.hpp"
 
@@ -72,13 +72,13 @@ void all_spread(const Sizes& s, const T* weights, const T* left, const int64_t* 
                                         const T* left, T* into) {                                                     \
         all_spread<T>(*s, weights, left, first, order, into);                                                         \
     }                                                                                                                 \
-    extern "C" int local_look_##NAME(const local_softmax::Look* s, const T* center, const int64_t* lengths,           \
+    extern "C" int local_attend_##NAME(const local_softmax::Call* s, const T* center, const int64_t* lengths,           \
                                      const T* left, const T* key, const T* value, T* context, T* scores,              \
                                      int64_t* first, int64_t* order) {                                                \
         return local_softmax::forward<T>(*s, center, lengths, left, key, value, context, scores, first, order);       \
     }                                                                                                                 \
-    extern "C" void local_look_backward_##NAME(                                                                       \
-        const local_softmax::Look* s, const T* center, const int64_t* lengths, const T* left, const T* key,           \
+    extern "C" void local_attend_backward_##NAME(                                                                       \
+        const local_softmax::Call* s, const T* center, const int64_t* lengths, const T* left, const T* key,           \
         const T* value, const T* scores, const int64_t* first, const int64_t* order, const T* above,                  \
         const T* above_scores, T* to_left, T* to_key, T* to_value, T* to_center) {                                    \
         local_softmax::backward<T>(*s, center, lengths, left, key, value, scores, first, order, above, above_scores,  \

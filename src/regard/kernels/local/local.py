@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
@@ -163,7 +163,7 @@ class _Dots(torch.autograd.Function):
     @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         left, rows, first = ctx.saved_tensors
-        (given,) = as_numbers(_WHAT, given)
+        (given,) = materialized(_WHAT, given)
         with _as_it_is():
             to_left = mix(given, rows, first).to(left.dtype) if ctx.needs_input_grad[0] else None
             to_rows = spread(given, left, first, rows.shape[1]).to(rows.dtype) if ctx.needs_input_grad[1] else None
@@ -180,7 +180,7 @@ class _Mix(torch.autograd.Function):
     @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, rows, first = ctx.saved_tensors
-        (given,) = as_numbers(_WHAT, given)
+        (given,) = materialized(_WHAT, given)
         window, to_weights = weights.shape[-1], None
         with _as_it_is():
             if ctx.needs_input_grad[0]:
@@ -199,7 +199,7 @@ class _Spread(torch.autograd.Function):
     @unbatched
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         weights, left, first = ctx.saved_tensors
-        (given,) = as_numbers(_WHAT, given)
+        (given,) = materialized(_WHAT, given)
         window, to_weights = weights.shape[-1], None
         with _as_it_is():
             if ctx.needs_input_grad[0]:

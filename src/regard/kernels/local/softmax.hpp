@@ -1,8 +1,8 @@
-// Softmax over a window around each query's center, and the prediction of the centers, with the way back of both.
+// Softmax over a window around each query's center, and the prediction of the centers, with the backward pass of both.
 //
 // A window holds the rows within a radius of the center that lie before the item's length. Each query goes through its
-// window once: scores, softmax, Gaussian, and what it reads; rows outside are not looked at. Queries are taken in the
-// order of their windows, so that rows that several of them see are read from a cache (see local_softmax.py).
+// window once: scores, softmax, Gaussian, and what it reads; rows outside are not touched. Queries are taken in the
+// order of their windows, so that rows that several of them see are read from a cache (see softmax.py).
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace local_softmax {
 
 using namespace local_rows;
 
-struct Look {
+struct Call {
     int64_t batch, queries, rows, window, width, value_width, threads;
     int64_t key[2], value[2];  // strides: of items, of rows
     double radius, epsilon, sigma, scale;  // no Gaussian where sigma is 0
@@ -25,13 +25,13 @@ struct Span {
 };
 
 template <typename T>
-T reach_of(const Look& s, T center) {
+T reach_of(const Call& s, T center) {
     return T(s.radius) + T(8 * s.epsilon) * std::max(std::abs(center), T(1));
 }
 
 // Where the window begins, whatever the center is.
 template <typename T>
-int64_t first_of(const Look& s, T center) {
+int64_t first_of(const Call& s, T center) {
     T first = std::floor(center - reach_of(s, center));
     int64_t last = s.rows - s.window;
     return first > 0 ? first < T(last) ? int64_t(first) : last : 0;
@@ -39,7 +39,7 @@ int64_t first_of(const Look& s, T center) {
 
 // The rows of it that are seen; of a center that is NaN none.
 template <typename T>
-Span span_of(const Look& s, T center, int64_t first, int64_t length) {
+Span span_of(const Call& s, T center, int64_t first, int64_t length) {
     T reach = reach_of(s, center);
     int64_t begin = first, end = std::max(begin, std::min(first + s.window, length));
     while (begin < end && !(std::abs(T(begin) - center) <= reach)) ++begin;
@@ -49,7 +49,7 @@ Span span_of(const Look& s, T center, int64_t first, int64_t length) {
 
 // Where windows begin, and the queries of each item in this order.
 template <typename T>
-void arrange(const Look& s, const T* center, int64_t* first, int64_t* order) {
+void arrange(const Call& s, const T* center, int64_t* first, int64_t* order) {
     for (int64_t b = 0; b < s.batch; ++b, center += s.queries, first += s.queries, order += s.queries) {
         for (int64_t q = 0; q < s.queries; ++q) {
             first[q] = first_of(s, center[q]);
@@ -79,7 +79,7 @@ void softmax(T* score, int64_t count, T* weight) {
 
 // exp(−(row − center)² / 2σ²)
 template <typename T>
-void gaussian(const Look& s, T center, Span seen, T* out) {
+void gaussian(const Call& s, T center, Span seen, T* out) {
     constexpr int L = kLanes<T>;
     T factor = s.sigma > 0 ? T(-1 / (2 * s.sigma * s.sigma)) : T(0);
     int64_t count = seen.end - seen.begin;
@@ -93,7 +93,7 @@ void gaussian(const Look& s, T center, Span seen, T* out) {
 // context (batch, queries, value_width), scores (batch, queries, window) with −inf where nothing is seen. Whether all
 // that is seen, and all queries, are finite.
 template <typename T>
-bool forward(const Look& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
+bool forward(const Call& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
              T* context, T* scores, int64_t* first, int64_t* order) {
     arrange(s, center, first, order);
     std::atomic<bool> finite{true};
@@ -108,16 +108,16 @@ bool forward(const Look& s, const T* center, const int64_t* lengths, const T* le
             int64_t count = seen.end - seen.begin;
             dots(left + q * s.width, key + b * s.key[0] + seen.begin * s.key[1], s.key[1], count, s.width, score);
             for (int64_t w = 0; w < count; ++w) score[w] *= T(s.scale);
-            T* told = scores + q * s.window;
-            std::fill(told, told + s.window, -std::numeric_limits<T>::infinity());
-            std::copy(score, score + count, told + (seen.begin - first[q]));
-            T found = center[q] * T(0) + (count ? strange(score, count) : strange(left + q * s.width, s.width));
+            T* own_scores = scores + q * s.window;
+            std::fill(own_scores, own_scores + s.window, -std::numeric_limits<T>::infinity());
+            std::copy(score, score + count, own_scores + (seen.begin - first[q]));
+            T found = center[q] * T(0) + (count ? nonfinite(score, count) : nonfinite(left + q * s.width, s.width));
             softmax(score, count, weight);
             gaussian(s, center[q], seen, near);
             for (int64_t w = 0; w < count; ++w) weight[w] *= near[w];
             T* into = context + q * s.value_width;
             mix(weight, value + b * s.value[0] + seen.begin * s.value[1], s.value[1], count, s.value_width, into);
-            if (!(found + strange(into, s.value_width) == 0)) finite = false;
+            if (!(found + nonfinite(into, s.value_width) == 0)) finite = false;
         }
     });
     return finite;
@@ -126,7 +126,7 @@ bool forward(const Look& s, const T* center, const int64_t* lengths, const T* le
 // The gradients of left, key, value and center, from those of context and scores; each of both and of the first three
 // may be null. Threads share items, whose rows no other one has.
 template <typename T>
-void backward(const Look& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
+void backward(const Call& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
               const T* scores, const int64_t* first, const int64_t* order, const T* above, const T* above_scores,
               T* to_left, T* to_key, T* to_value, T* to_center) {
     share(s.batch, 1, s.threads, s.batch * s.queries * s.window * (s.width + s.value_width) * 2,
@@ -209,24 +209,24 @@ bool predict(const Predicted& s, const T* hidden, const T* vector, const int64_t
     constexpr int L = kLanes<T>;
     std::atomic<bool> finite{true};
     share(s.rows, 1, s.threads, s.rows * s.width * 16, [&](int64_t from, int64_t to) {
-        Vec<T> strange = {};
+        Vec<T> nonfinite = {};
         for (int64_t at = from; at < to; ++at) {
             const T* row = hidden + at * s.width;
             Vec<T> sums = {};
             int64_t c = 0;
             for (; c + L <= s.width; c += L) {
                 Vec<T> x = load(row + c);
-                strange += x * T(0);
+                nonfinite += x * T(0);
                 sums += load(vector + c) * tangent<T>(x);
             }
             T total = halved<T>(sums);
             for (; c < s.width; ++c) {
-                strange[0] += row[c] * T(0);
+                nonfinite[0] += row[c] * T(0);
                 total += vector[c] * std::tanh(row[c]);
             }
             center[at] = T(lengths[at / s.each]) / (1 + std::exp(-total));
         }
-        if (!(sum<T>(strange) == 0)) finite = false;
+        if (!(sum<T>(nonfinite) == 0)) finite = false;
     });
     return finite;
 }

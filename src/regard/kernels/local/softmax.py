@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.hooks import is_hooked
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.local import local
 from regard.kernels.memory.arrays import Array
@@ -43,8 +43,8 @@ class Window(NamedTuple):
     scale: float
 
 
-class Looked(NamedTuple):
-    """What `look` gives.
+class WindowAttention(NamedTuple):
+    """What `window_attention` gives.
 
     Attributes:
         context: `(batch, queries, value_width)`.
@@ -58,20 +58,23 @@ class Looked(NamedTuple):
 
 
 def serves(left: Tensor, key: Tensor, value: Tensor, center: Tensor) -> bool:
-    """Whether `look` takes such tensors of a plain call on a CPU: all float32 or all float64, centers perhaps whole."""
+    """Whether `window_attention` takes these tensors of a plain call on a CPU.
+
+    All are float32 or all are float64; centers may be integers.
+    """
     kind = left.dtype
     alike = kind in _KINDS and key.dtype is kind and value.dtype is kind
     return alike and (center.dtype is kind or not center.is_floating_point())
 
 
-def look(
+def window_attention(
     left: Float[Tensor, "batch queries width"],
     key: Float[Tensor, "batch keys width"],
     value: Float[Tensor, "batch keys value_width"],
     center: Float[Tensor, "batch queries"] | Int[Tensor, "batch queries"],
     lengths: Int[Tensor, " batch"],
     window: Window,
-) -> Looked | None:
+) -> WindowAttention | None:
     """`softmax(scale · left · key) · exp(−(s − center)² / 2σ²)` over each query's window, and the values it reads.
 
     Nothing checks that the shapes fit. It can be differentiated again and again, the scores too.
@@ -91,18 +94,18 @@ def look(
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
     if library is None:
         few = not wanted and center.numel() * window.size <= _FEW
-        looked, finite = (_by_numpy if few else _by_torch)(left, key, value, center, lengths, window)
-        return looked if finite else None
+        attended, finite = (_by_numpy if few else _by_torch)(left, key, value, center, lengths, window)
+        return attended if finite else None
     made = _Call(left, key, value, center, lengths, window).forward(library, window)
     if made is None:
         return None
     if wanted:
-        context, scores = _Look.apply(left, key, value, center, lengths, window, made, library)
-        return Looked(context, scores, made[0].first)
+        context, scores = _WindowAttention.apply(left, key, value, center, lengths, window, made, library)
+        return WindowAttention(context, scores, made[0].first)
     return made[0]
 
 
-def is_bare(layer: nn.Module) -> bool:
+def is_plain_projection(layer: nn.Module) -> bool:
     """Whether a layer is its matrix and no more, of which nobody listens to calls."""
     return type(layer) is nn.Linear and layer.bias is None and not is_hooked(layer)
 
@@ -110,7 +113,7 @@ def is_bare(layer: nn.Module) -> bool:
 def predicts(hidden: Tensor, layer: nn.Module) -> bool:
     """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
     weight = getattr(layer, "weight", None)
-    if not isinstance(weight, Tensor) or local.native_loop(hidden, weight) is None or not is_bare(layer):
+    if not isinstance(weight, Tensor) or local.native_loop(hidden, weight) is None or not is_plain_projection(layer):
         return False
     return hidden.ndim == 3 and hidden.device.type == "cpu" and weight.device == hidden.device
 
@@ -153,8 +156,8 @@ def _by_torch(
     lengths: Tensor,
     window: Window,
     first: Tensor | None = None,
-) -> tuple[Looked, bool]:
-    """What `look` gives, and whether all in the windows and the queries is finite.
+) -> tuple[WindowAttention, bool]:
+    """What `window_attention` gives, and whether all in the windows and the queries is finite.
 
     Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
     """
@@ -185,12 +188,12 @@ def _by_torch(
     weights = F.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
     context = local.mix(weights, value, first)
     finite = math.isfinite(products.detach().sum().item() + context.detach().sum().item())
-    return Looked(context, scores, first), finite
+    return WindowAttention(context, scores, first), finite
 
 
 def _by_numpy(
     left: Tensor, key: Tensor, value: Tensor, center: Tensor, lengths: Tensor, window: Window
-) -> tuple[Looked, bool]:
+) -> tuple[WindowAttention, bool]:
     """What `_by_torch` gives, without gradients: numpy's small calls take a fraction of torch's."""
     number = torch.finfo(left.dtype if center.is_floating_point() else torch.float32)
     place: Array = center.detach().to(left.dtype).resolve_neg().numpy()
@@ -221,7 +224,7 @@ def _by_numpy(
         given, bags = torch.from_numpy(weights), None if bags is None else bags.of_others(value)
         context = local.mix(given, value, first) if bags is None else bags.mix(given)
         finite += float(np.add.reduce(context.numpy(), None))
-    return Looked(context, products, first), math.isfinite(finite)
+    return WindowAttention(context, products, first), math.isfinite(finite)
 
 
 def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor:
@@ -263,33 +266,33 @@ class _Call:
             *(window.radius, exact, window.sigma, window.scale),
         )
 
-    def forward(self, library: ctypes.CDLL, window: Window) -> tuple[Looked, Tensor] | None:
-        """What `look` gives, and the order of the queries; None where something that is seen is not finite."""
+    def forward(self, library: ctypes.CDLL, window: Window) -> tuple[WindowAttention, Tensor] | None:
+        """What `window_attention` gives, and the order of the queries; None where an attended key is not finite."""
         left, _, value = self.three
         context, scores = left.new_empty(*left.shape[:2], value.shape[-1]), left.new_empty(*left.shape[:2], window.size)
         first, order = torch.empty(2, *left.shape[:2], dtype=torch.int64, device="cpu").unbind()
-        finite = _run(library, "look", self.sizes, *self.given, context, scores, first, order)
-        return (Looked(context, scores, first), order) if finite else None
+        finite = _run(library, "attend", self.sizes, *self.given, context, scores, first, order)
+        return (WindowAttention(context, scores, first), order) if finite else None
 
     def backward(
         self,
         library: ctypes.CDLL,
         made: tuple[Tensor, Tensor, Tensor],
-        above: Tensor | None,
-        above_scores: Tensor | None,
+        grad_output: Tensor | None,
+        grad_scores: Tensor | None,
         wanted: tuple[bool, ...],
     ) -> list[Tensor | None]:
         """The gradients of left, key, value and center, from what `forward` made: scores, first and order."""
-        above, above_scores = (None if one is None else one.contiguous() for one in (above, above_scores))
+        grad_output, grad_scores = (None if one is None else one.contiguous() for one in (grad_output, grad_scores))
         found = [
-            one.new_empty(one.shape) if asked else None
-            for one, asked in zip((*self.three, self.center), wanted, strict=True)
+            one.new_empty(one.shape) if needing else None
+            for one, needing in zip((*self.three, self.center), wanted, strict=True)
         ]
-        _run(library, "look_backward", self.sizes, *self.given, *made, above, above_scores, *found)
+        _run(library, "attend_backward", self.sizes, *self.given, *made, grad_output, grad_scores, *found)
         return found
 
 
-class _Look(torch.autograd.Function):
+class _WindowAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -299,7 +302,7 @@ class _Look(torch.autograd.Function):
         center: Tensor,
         lengths: Tensor,
         window: Window,
-        made: tuple[Looked, Tensor],
+        made: tuple[WindowAttention, Tensor],
         library: ctypes.CDLL,
     ) -> tuple[Tensor, Tensor]:
         (context, scores, first), order = made
@@ -310,16 +313,16 @@ class _Look(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    def backward(ctx: Any, above: Tensor | None, above_scores: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor | None, grad_scores: Tensor | None) -> tuple[Tensor | None, ...]:
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
         wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
-        above, above_scores = as_numbers("local attention", above, above_scores)
+        grad_output, grad_scores = materialized("local attention", grad_output, grad_scores)
         if torch.is_grad_enabled():
             left, key, value, center = fresh_views(left, key, value, center)
             (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
-            return *_again((context, again), (above, above_scores), (left, key, value, center), wanted), *nothing
+            return *_again((context, again), (grad_output, grad_scores), (left, key, value, center), wanted), *nothing
         call = _Call(left, key, value, center, lengths, ctx.window)
-        return *call.backward(ctx.library, (scores, first, order), above, above_scores, wanted), *nothing
+        return *call.backward(ctx.library, (scores, first, order), grad_output, grad_scores, wanted), *nothing
 
 
 class _Predict(torch.autograd.Function):
@@ -331,29 +334,29 @@ class _Predict(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         hidden, vector, lengths, center = ctx.saved_tensors
-        (above,) = as_numbers("a center of local attention", above)
+        (grad_output,) = materialized("a center of local attention", grad_output)
         wanted = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
             hidden, vector = fresh_views(hidden, vector)
             found = _predict_by_torch(hidden, vector, lengths)
-            return *_again((found,), (above,), (hidden, vector), wanted), None, None
+            return *_again((found,), (grad_output,), (hidden, vector), wanted), None, None
         to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])
-        given = (hidden, vector.contiguous(), lengths, center, above.contiguous())
+        given = (hidden, vector.contiguous(), lengths, center, grad_output.contiguous())
         _run(ctx.library, "predict_backward", _predicted(hidden), *given, to_hidden, parts)
         each = (to_hidden, parts.sum(0).view(vector.shape))
-        return *(one if asked else None for one, asked in zip(each, wanted, strict=True)), None, None
+        return *(one if needing else None for one, needing in zip(each, wanted, strict=True)), None, None
 
 
 def _again(
-    made: tuple[Tensor, ...], above: tuple[Tensor | None, ...], inputs: Sequence[Tensor], wanted: tuple[bool, ...]
+    made: tuple[Tensor, ...], grad_output: tuple[Tensor | None, ...], inputs: Sequence[Tensor], wanted: tuple[bool, ...]
 ) -> list[Tensor | None]:
     """The gradients as torch makes them, which can be differentiated themselves."""
-    known = [(one, given) for one, given in zip(made, above, strict=True) if given is not None]
-    asked = [one for one, needed in zip(inputs, wanted, strict=True) if needed]
+    known = [(one, given) for one, given in zip(made, grad_output, strict=True) if given is not None]
+    needing = [one for one, needed in zip(inputs, wanted, strict=True) if needed]
     outputs, given = zip(*known, strict=True)
-    found = iter(torch.autograd.grad(outputs, asked, given, create_graph=True, allow_unused=True))
+    found = iter(torch.autograd.grad(outputs, needing, given, create_graph=True, allow_unused=True))
     return [next(found) if needed else None for needed in wanted]
 
 

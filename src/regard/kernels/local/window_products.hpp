@@ -1,4 +1,4 @@
-// Products with the rows of one window: its scores, what is read of it, and the way back of both.
+// Products with the rows of one window: its scores, what is read of it, and the backward pass of both.
 
 #pragma once
 
@@ -72,7 +72,7 @@ void spread(const T* weight, const T* one, int64_t step, int64_t count, int64_t 
 
 // Whether a number is not finite: 0 if none is, else NaN.
 template <typename T>
-T strange(const T* numbers, int64_t count) {
+T nonfinite(const T* numbers, int64_t count) {
     constexpr int L = kLanes<T>;
     Vec<T> sums = {};
     int64_t c = 0;

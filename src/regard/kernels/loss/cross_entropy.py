@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.once_differentiable import none_of, once
-from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
+from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
@@ -59,7 +59,7 @@ def cross_entropy(
         ShapeError: there is not one target a row.
     """
     _check(targets, logits.shape[0], logits.shape[1], ignored)
-    total, right = _CrossEntropy.apply(logits, none_of(logits), targets, smoothing, ignored)
+    total, right = _CrossEntropy.apply(logits, graph_anchor(logits), targets, smoothing, ignored)
     return total, right
 
 
@@ -78,7 +78,7 @@ def of_vocabulary(
         ShapeError: there is not one target a row.
     """
     _check(targets, len(features), len(weight), ignored)
-    none = none_of(bias)
+    none = graph_anchor(bias)
     total, right = _OfVocabulary.apply(none, features, weight, bias, targets, smoothing, ignored)
     return total, right
 
@@ -159,10 +159,10 @@ class _OfVocabulary(torch.autograd.Function):
         rows, choices = len(features), len(weight)
         logits, slopes = in_large_pages(features.new_empty(rows, choices)), None
         matrix.product(features, weight.t(), out=logits)
-        learns = any(ctx.needs_input_grad)
+        needs_gradient = any(ctx.needs_input_grad)
         if ctx.needs_input_grad[3]:
             slopes = logits.new_empty(-(-rows // _library().cross_entropy_block()), choices)
-        gradient = logits if learns else None
+        gradient = logits if needs_gradient else None
         losses, right = _run(logits, targets, smoothing, ignored, gradient, bias.contiguous(), slopes)
         ctx.save_for_backward(gradient, None if slopes is None else slopes.sum(0), features, weight, none)
         ctx.mark_non_differentiable(right)
@@ -170,7 +170,7 @@ class _OfVocabulary(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
+    @once_differentiable("the loss of a vocabulary; torch.nn.functional.cross_entropy has them")
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradient, to_bias, features, weight, _ = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):  # around a backward pass it would narrow the products
@@ -197,7 +197,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
     """A gradient of the loss, times what comes back to the loss."""
     # Many gradients at once may each be another number; else it is mostly the loss itself that is differentiated.
-    return gradient if are_numbers(upstream) and upstream == 1 else gradient * upstream.to(gradient.dtype)
+    return gradient if are_materialized(upstream) and upstream == 1 else gradient * upstream.to(gradient.dtype)
 
 
 def times_upstream(
@@ -209,7 +209,7 @@ def times_upstream(
 
     Args:
         gradient: of the loss.
-        none: what `none_of` gives of the logits.
+        none: what `graph_anchor` gives of the logits.
         upstream: what comes back to the loss.
     """
     if torch.is_grad_enabled():

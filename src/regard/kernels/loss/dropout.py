@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int16, Int64
 from torch import Tensor
 
-from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.native import compiler
 
 LEVELS = 1 << 16
@@ -64,7 +64,7 @@ def dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"], rate: int
         and x.is_contiguous()
         and bits.is_contiguous()
     )
-    if not fits or not is_plain(x) or not are_numbers(x) or compiler.library("loss/dropout") is None:
+    if not fits or not is_plain(x) or not are_materialized(x) or compiler.library("loss/dropout") is None:
         return x * kept(bits, rate, x.dtype)
     out: Tensor = _Dropped.apply(x, bits, rate)
     return out

@@ -11,7 +11,7 @@ Array = np.ndarray
 _SHORTEST = 1e-12  # a vector that is shorter has no direction, as in the score `cosine`
 
 
-def by_hand(inputs: Tensor) -> bool:
+def numpy_serves(inputs: Tensor) -> bool:
     """Whether numpy's calls serve: a plain call, on a CPU, of a type that numpy has."""
     return inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64) and is_plain(inputs)
 
@@ -23,7 +23,7 @@ def softmax(scores: Array) -> Array:
     return exponentials
 
 
-def softmax_back(upstream: Array, result: Array) -> Array:
+def softmax_backward(upstream: Array, result: Array) -> Array:
     """Gradient of the scores from that of the softmax's result."""
     passed = upstream * result
     passed -= result * np.add.reduce(passed, -1, keepdims=True)

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.memory.computer_backwards import Backwards
 from regard.kernels.memory.computer_forwards import Forwards, Layout
@@ -44,10 +44,10 @@ def computer(
     Returns:
         The controller's hidden state, what was read, where the read heads were, and where was written, at every step.
     """
-    hidden, contexts, looked, wrote = _Computer.apply(
+    hidden, contexts, read_weights, write_weights = _Computer.apply(
         layout, torch.is_grad_enabled(), projected, recurrent, weight, bias
     )
-    return hidden, contexts, looked, wrote
+    return hidden, contexts, read_weights, write_weights
 
 
 class _Computer(torch.autograd.Function):
@@ -63,10 +63,10 @@ class _Computer(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("a computer over a whole sequence; a step at a time has them")
+    @once_differentiable("a computer over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
-        upstream = as_numbers("a computer over a whole sequence", *upstream)
+        upstream = materialized("a computer over a whole sequence", *upstream)
         with np.errstate(all="ignore"):
             gradients = Backwards(ctx.run).gradients(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients)

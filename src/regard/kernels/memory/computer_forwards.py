@@ -42,7 +42,7 @@ class Layout(NamedTuple):
         return [sum(self.plain), sum(self.gates), sum(self.strengths), 3 * self.reads]
 
 
-class Told(NamedTuple):
+class Interface(NamedTuple):
     """ξ of one step, each part in its range, the same memory seen whole where a group is."""
 
     read_keys: Array
@@ -59,7 +59,7 @@ class Told(NamedTuple):
     modes: Array
 
 
-class Look(NamedTuple):
+class ContentWeights(NamedTuple):
     """Content weights of some heads, and what the way back needs of them."""
 
     key_length: Array
@@ -88,18 +88,18 @@ class Trace(NamedTuple):
     rising: Array
     before: Array
     allocated: Array
-    write_look: Look
+    write_content: ContentWeights
     stay: Array
     forward: Array
     backward: Array
-    read_look: Look
+    read_content: ContentWeights
 
 
 class Step(NamedTuple):
     """What the way back needs of one step."""
 
     cell: CellStep
-    told: Told
+    interface: Interface
     trace: Trace
     after: Memory
 
@@ -120,19 +120,19 @@ class Forwards:
         projected = projected * self.cell.scale
         hidden = np.zeros((time + 1, batch, width), kind)
         contexts = np.zeros((time + 1, batch, layout.reads * layout.slot_dim), kind)
-        looked = np.empty((time, batch, layout.reads, layout.slots), kind)
-        wrote = np.empty((time, batch, layout.slots), kind)
+        read_weights = np.empty((time, batch, layout.reads, layout.slots), kind)
+        write_weights = np.empty((time, batch, layout.slots), kind)
         cell = np.zeros((batch, width), kind)
         self.first = memory = self.empty(batch, kind)
         for now in range(time):
             entered = np.concatenate((contexts[now], hidden[now]), 1)
             cell, cell_step = self.cell.forwards(entered, projected[now], cell, hidden[now + 1])
-            told = self.told(hidden[now + 1])
-            memory, trace = self.remember(told, memory, looked[now], wrote[now])
+            interface = self.interface(hidden[now + 1])
+            memory, trace = self.update(interface, memory, read_weights[now], write_weights[now])
             np.matmul(memory.read, memory.slots, contexts[now + 1].reshape(batch, layout.reads, -1))
             if keep:
-                self.steps.append(Step(cell_step, told, trace, memory))
-        return hidden[1:], contexts[1:], looked, wrote
+                self.steps.append(Step(cell_step, interface, trace, memory))
+        return hidden[1:], contexts[1:], read_weights, write_weights
 
     def empty(self, batch: int, kind: Any) -> Memory:
         """Nothing written yet."""
@@ -142,7 +142,7 @@ class Forwards:
         link = np.zeros((batch, slots, slots), kind)
         return Memory(memory, flat, flat, link, flat, flat, np.zeros((batch, reads, slots), kind))
 
-    def told(self, hidden: Array) -> Told:
+    def interface(self, hidden: Array) -> Interface:
         """What the controller says, each part brought into its range."""
         layout = self.layout
         reads, width, batch = layout.reads, layout.slot_dim, len(hidden)
@@ -157,7 +157,7 @@ class Forwards:
         free = shares[:, width : width + reads]
         excess = np.logaddexp(0, strengths)
         strength = 1 + excess
-        return Told(
+        return Interface(
             read_keys=plain[:, : reads * width].reshape(batch, reads, width),
             write_key=plain[:, None, reads * width : -width],
             add=plain[:, -width:],
@@ -172,9 +172,9 @@ class Forwards:
             modes=softmax(modes.reshape(batch, reads, 3)),
         )
 
-    def remember(self, told: Told, old: Memory, read: Array, write: Array) -> tuple[Memory, Trace]:
+    def update(self, interface: Interface, old: Memory, read: Array, write: Array) -> tuple[Memory, Trace]:
         """One step of the memory; `read` and `write` are filled with the weights."""
-        kept = 1 - told.free[:, :, None] * old.read
+        kept = 1 - interface.free[:, :, None] * old.read
         joined = old.usage + old.write
         joined -= old.usage * old.write
         usage = joined.copy()
@@ -189,15 +189,15 @@ class Forwards:
         allocated = np.empty_like(rising)
         np.put_along_axis(allocated, order, (1 - rising) * before, 1)
 
-        write_look = self.look(told.write_key, told.write_strength, old)
-        content = write_look.content[:, 0]
+        write_content = self.content_weights(interface.write_key, interface.write_strength, old)
+        content = write_content.content[:, 0]
         np.subtract(allocated, content, write)
-        write *= told.allocation_gate
+        write *= interface.allocation_gate
         write += content
-        write *= told.write_gate
-        stay = 1 - write[:, :, None] * told.erase[:, None]
+        write *= interface.write_gate
+        stay = 1 - write[:, :, None] * interface.erase[:, None]
         slots = old.slots * stay
-        slots += write[:, :, None] * told.add[:, None]
+        slots += write[:, :, None] * interface.add[:, None]
 
         link = 1 - write[:, :, None] - write[:, None]
         link *= old.link
@@ -208,19 +208,19 @@ class Forwards:
         forward, backward = old.read @ link.swapaxes(1, 2), old.read @ link
 
         after = Memory(slots, inverse_length(slots), usage, link, precedence, write, read)
-        read_look = self.look(told.read_keys, told.read_strengths, after)
-        np.multiply(told.modes[:, :, :1], backward, read)
-        read += told.modes[:, :, 1:2] * read_look.content
-        read += told.modes[:, :, 2:] * forward
+        read_content = self.content_weights(interface.read_keys, interface.read_strengths, after)
+        np.multiply(interface.modes[:, :, :1], backward, read)
+        read += interface.modes[:, :, 1:2] * read_content.content
+        read += interface.modes[:, :, 2:] * forward
         trace = Trace(
-            kept, joined, order, rising, before, allocated, write_look, stay, forward, backward, read_look
+            kept, joined, order, rising, before, allocated, write_content, stay, forward, backward, read_content
         )  # fmt: skip
         return after, trace
 
-    def look(self, keys: Array, strengths: Array, memory: Memory) -> Look:
+    def content_weights(self, keys: Array, strengths: Array, memory: Memory) -> ContentWeights:
         """softmax(β cos(k, M))."""
         key_length = inverse_length(keys)[:, :, None]
         likeness = keys @ memory.slots.swapaxes(1, 2)
         likeness *= key_length
         likeness *= memory.length[:, None]
-        return Look(key_length, likeness, softmax(strengths * likeness))
+        return ContentWeights(key_length, likeness, softmax(strengths * likeness))

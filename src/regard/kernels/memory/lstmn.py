@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import none_of, once
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
 
 
@@ -58,7 +58,7 @@ def run(
         attended: `h̃[t−1]` before the first step.
         bound: slots that a step looks back at, the last ones; None: all of them.
     """
-    none = none_of(gates, queries, tape, key)
+    none = graph_anchor(gates, queries, tape, key)
     return Run(*_Run.apply(bound, none, gates, queries, recurrent, key_weight, vector, tape, key, attended))
 
 
@@ -74,21 +74,21 @@ class _Run(torch.autograd.Function):
         # Time first, so that what a step owns lies together.
         gates, queries = (one.transpose(0, 1).contiguous().clone() for one in (gates, queries))
         read = gates.new_zeros(time, batch, 2 * width)
-        looks: list[Tensor] = []
+        weights: list[Tensor] = []
         doubled, onto, key_onto = (2 * vector).unsqueeze(-1), recurrent.t(), key_weight.t()
         onward = attended.mm(onto[:, 4 * width :])
         for step in range(time):
-            seen, own = _seen(slots + step, bound), gates[step]
+            visible, own = _visible_slots(slots + step, bound), gates[step]
             query = queries[step].add_(onward)
-            if seen.stop:
-                scores = (keys[:, seen] + query.unsqueeze(1)).sigmoid_().matmul(doubled)  # eq. 4
-                looks.append(scores.softmax(1).transpose(1, 2))  # eq. 5
-                torch.bmm(looks[-1], tape[:, seen], out=read[step].unsqueeze(1))  # eq. 6
+            if visible.stop:
+                scores = (keys[:, visible] + query.unsqueeze(1)).sigmoid_().matmul(doubled)  # eq. 4
+                weights.append(scores.softmax(1).transpose(1, 2))  # eq. 5
+                torch.bmm(weights[-1], tape[:, visible], out=read[step].unsqueeze(1))  # eq. 6
                 both = read[step, :, :width].mm(onto)
                 own += both[:, : 4 * width]
                 onward = both[:, 4 * width :]
             else:
-                looks.append(gates.new_zeros(batch, 1, 0))  # the first step has no past: it reads exactly 0
+                weights.append(gates.new_zeros(batch, 1, 0))  # the first step has no past: it reads exactly 0
                 onward = torch.zeros_like(query)
             own[:, : 3 * width].sigmoid_(), own[:, 3 * width :].tanh_()  # eq. 7
             entering, forgetting, leaving, candidate = own.chunk(4, -1)
@@ -96,7 +96,7 @@ class _Run(torch.autograd.Function):
             cell = torch.mul(forgetting, read[step, :, width:], out=here[:, width:]).addcmul_(entering, candidate)  # 8
             torch.mul(leaving, cell.tanh(), out=here[:, :width])  # eq. 9
             torch.mm(here[:, :width], key_onto, out=keys[:, slots + step])
-        ctx.bound, ctx.looks, ctx.sizes = bound, looks, (batch, time, slots, width, attention)
+        ctx.bound, ctx.weights, ctx.sizes = bound, weights, (batch, time, slots, width, attention)
         ctx.save_for_backward(gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, none)
         ctx.set_materialize_grads(False)
         last = read[-1, :, :width] if time else attended
@@ -104,32 +104,32 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("an LSTMN over a whole sequence; a step at a time has them")
+    @once_differentiable("an LSTMN over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         gates, queries, recurrent, key_weight, vector, tape, keys, read, attended, _ = ctx.saved_tensors
         batch, time, slots, width, attention = ctx.sizes
-        above, above_key, above_read = as_numbers("an LSTMN over a whole sequence", *upstream)
+        grad_tape, grad_key, grad_read = materialized("an LSTMN over a whole sequence", *upstream)
         entering = torch.empty_like(gates)  # to the gates' sums
         asking = torch.empty_like(queries)  # to the queries
         into = torch.zeros_like(read).transpose(0, 1).contiguous()  # to what was read, batch first
         # Slot first: a slot's weights over all later steps lie together. A vector stands left of a tape, transposed if
         # need be: a batch of products with a vector on the right is eight times as slow.
-        looked = gates.new_zeros(batch, slots + time, time)
+        read_weights = gates.new_zeros(batch, slots + time, time)
         keyed = torch.zeros_like(keys)  # to the keys, but for the factor `doubled`
         shaped, carried = gates.new_zeros(attention), gates.new_zeros(batch, attention)
         doubled = 2 * vector
         joint = gates.new_empty(batch, 4 * width + attention)
         key_total = torch.empty_like(queries)
         for step in reversed(range(time)):
-            slot, seen, look = slots + step, _seen(slots + step, ctx.bound), ctx.looks[step]
+            slot, visible, attention_weights = slots + step, _visible_slots(slots + step, ctx.bound), ctx.weights[step]
             # All later steps that read this slot, and the keys that they compared it by.
-            later = torch.bmm(looked[:, slot, step + 1 :].unsqueeze(1), into[:, step + 1 :]).squeeze(1)
-            if above is not None:
-                later += above[:, step]
+            later = torch.bmm(read_weights[:, slot, step + 1 :].unsqueeze(1), into[:, step + 1 :]).squeeze(1)
+            if grad_tape is not None:
+                later += grad_tape[:, step]
             hidden, cell = later[:, :width], later[:, width:]
             own_key = torch.mul(keyed[:, slot], doubled, out=key_total[step])
-            if above_key is not None:
-                own_key += above_key[:, step]
+            if grad_key is not None:
+                own_key += grad_key[:, step]
             hidden = torch.addmm(hidden, own_key, key_weight)
             opening, forgetting, leaving, candidate = gates[step].chunk(4, -1)
             shown = tape[:, slot, width:].tanh()
@@ -143,25 +143,27 @@ class _Run(torch.autograd.Function):
             torch.mul(cell, opening, out=into_candidate).mul_(candidate.square().neg_().add_(1))
             joint[:, 4 * width :] = carried
             entering[step] = joint[:, : 4 * width]
-            if not seen.stop:
+            if not visible.stop:
                 # Nothing was read here, so nothing of it depends on anything.
                 asking[step] = 0
                 carried = torch.zeros_like(carried)
                 continue
             both = into[:, step]
             torch.mm(joint, recurrent, out=both[:, :width])
-            if above_read is not None and step == time - 1:
-                both[:, :width] += above_read
+            if grad_read is not None and step == time - 1:
+                both[:, :width] += grad_read
             torch.mul(cell, forgetting, out=both[:, width:])
-            looked[:, seen, step] = look.squeeze(1)
-            chosen = torch.bmm(both.unsqueeze(1), tape[:, seen].transpose(1, 2))
-            scored = look * (chosen - (look * chosen).sum(-1, keepdim=True))  # (batch, 1, slots)
-            table = (keys[:, seen] + queries[step].unsqueeze(1)).sigmoid_()
+            read_weights[:, visible, step] = attention_weights.squeeze(1)
+            chosen = torch.bmm(both.unsqueeze(1), tape[:, visible].transpose(1, 2))
+            scored = attention_weights * (
+                chosen - (attention_weights * chosen).sum(-1, keepdim=True)
+            )  # (batch, 1, slots)
+            table = (keys[:, visible] + queries[step].unsqueeze(1)).sigmoid_()
             shaped += torch.bmm(scored, table).sum((0, 1))
             table = torch.addcmul(table, table, table, value=-1)
             carried = torch.bmm(scored, table).squeeze(1).mul_(doubled)
             asking[step] = carried
-            keyed[:, seen].addcmul_(scored.transpose(1, 2), table)
+            keyed[:, visible].addcmul_(scored.transpose(1, 2), table)
         reads = torch.cat([attended.unsqueeze(0), read[:, :, :width]])
         recurrent_grad = torch.cat(
             [
@@ -170,8 +172,8 @@ class _Run(torch.autograd.Function):
             ]
         )
         key_grad = key_total.flatten(0, 1).t().mm(tape[:, slots:, :width].transpose(0, 1).flatten(0, 1))
-        first = looked[:, :slots].bmm(into)
-        before = carried.mm(recurrent[4 * width :]) if time else above_read
+        first = read_weights[:, :slots].bmm(into)
+        before = carried.mm(recurrent[4 * width :]) if time else grad_read
         return (
             None,
             None,
@@ -186,6 +188,6 @@ class _Run(torch.autograd.Function):
         )
 
 
-def _seen(past: int, bound: int | None) -> slice:
+def _visible_slots(past: int, bound: int | None) -> slice:
     """The slots that a step looks back at, of those written before it."""
     return slice(0 if bound is None else max(0, past - bound), past)

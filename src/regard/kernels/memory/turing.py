@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import once
-from regard.kernels.autograd.plain import as_numbers
+from regard.kernels.autograd.once_differentiable import once_differentiable
+from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.memory.arrays import Array, inverse_length, softmax, softmax_back
+from regard.kernels.memory.arrays import Array, inverse_length, softmax, softmax_backward
 from regard.kernels.memory.cell import Cell, CellStep
 
 
@@ -70,11 +70,11 @@ def machine(
         The controller's hidden state, what was read, and where each head was, at every step.
     """
     keep = torch.is_grad_enabled()
-    hidden, reads, looked = _Machine.apply(layout, keep, projected, recurrent, weight, bias, memory, weights)
-    return hidden, reads, looked
+    hidden, reads, read_weights = _Machine.apply(layout, keep, projected, recurrent, weight, bias, memory, weights)
+    return hidden, reads, read_weights
 
 
-class _Orders(NamedTuple):
+class _HeadParameters(NamedTuple):
     """What the controller tells the heads at one step, squashed."""
 
     key: Array
@@ -93,7 +93,7 @@ class _Step(NamedTuple):
     """What the way back needs of one step."""
 
     cell: CellStep
-    orders: _Orders
+    head_parameters: _HeadParameters
     memory: Array
     key_length: Array
     slot_length: Array
@@ -120,10 +120,10 @@ class _Machine(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("a machine over a whole sequence; a step at a time has them")
+    @once_differentiable("a machine over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018  raises where a weight was changed in place
-        upstream = as_numbers("a machine over a whole sequence", *upstream)
+        upstream = materialized("a machine over a whole sequence", *upstream)
         with np.errstate(over="ignore", invalid="ignore"):
             gradients = ctx.run.backwards(ctx.hidden, *(tensor.numpy() for tensor in upstream))
         return None, None, *map(torch.from_numpy, gradients), None, None
@@ -137,14 +137,14 @@ class _Run:
         free, shares, positive, _ = layout.widths
         self.squashed, self.positive = free + shares, free + shares + positive
         # σ by tanh, as in `Cell`.
-        order_scale = np.ones(len(bias), bias.dtype)
-        order_scale[free : free + shares] = 0.5
-        self.out, self.bias = weight.T * order_scale, bias * order_scale
+        parameter_scale = np.ones(len(bias), bias.dtype)
+        parameter_scale[free : free + shares] = 0.5
+        self.out, self.bias = weight.T * parameter_scale, bias * parameter_scale
         reach = layout.reach
         self.circle = np.arange(-reach, layout.slots + reach) % layout.slots
         self.steps: list[_Step] = []
 
-    def orders(self, hidden: Array) -> _Orders:
+    def head_parameters(self, hidden: Array) -> _HeadParameters:
         """What the controller says, squashed: k, a in (−1, 1); e, g in (0, 1); β ≥ 0; γ ≥ 1; Σ s = 1."""
         heads, writes, dim = self.layout.heads, self.layout.writes, self.layout.slot_dim
         batch, edge = len(hidden), self.layout.widths[0]
@@ -156,7 +156,7 @@ class _Run:
         shares += 0.5
         vectors = free.reshape(batch, heads + writes, dim)
         positive = np.logaddexp(0, said[:, self.squashed : self.positive])
-        return _Orders(
+        return _HeadParameters(
             key=vectors[:, :heads],
             add=vectors[:, heads:],
             erase=shares[:, : writes * dim].reshape(batch, writes, dim),
@@ -176,35 +176,35 @@ class _Run:
         projected = projected * self.cell.scale
         hidden = np.empty((time + 1, batch, width), kind)
         reads = np.empty((time + 1, batch, layout.reads * layout.slot_dim), kind)
-        looked = np.empty((time, *weights.shape), kind)
+        read_weights = np.empty((time, *weights.shape), kind)
         hidden[0], reads[0] = 0, 0
         cell = np.zeros((batch, width), kind)
         for now in range(time):
             entered = np.concatenate((reads[now], hidden[now]), 1)
             cell, cell_step = self.cell.forwards(entered, projected[now], cell, hidden[now + 1])
-            told = self.orders(hidden[now + 1])
-            key_length, slot_length = inverse_length(told.key), inverse_length(memory)
-            likeness = told.key @ memory.swapaxes(1, 2)
+            parameters = self.head_parameters(hidden[now + 1])
+            key_length, slot_length = inverse_length(parameters.key), inverse_length(memory)
+            likeness = parameters.key @ memory.swapaxes(1, 2)
             likeness *= key_length[:, :, None]
             likeness *= slot_length[:, None]
-            content = softmax(told.strength * likeness)
+            content = softmax(parameters.strength * likeness)
             gated = content - weights
-            gated *= told.gate
+            gated *= parameters.gate
             gated += weights
             around = gated.take(self.circle, 2)
-            shifted = self.moved(around, told.shift[..., ::-1])
+            shifted = self.moved(around, parameters.shift[..., ::-1])
             np.maximum(shifted, tiny, out=shifted)
             logs = np.log(shifted)
-            before, weights = weights, looked[now]
-            weights[:] = softmax(told.exponent * logs)
+            before, weights = weights, read_weights[now]
+            weights[:] = softmax(parameters.exponent * logs)
             np.matmul(weights[:, : layout.reads], memory, reads[now + 1].reshape(batch, layout.reads, -1))
             writing = weights[:, layout.reads :]
-            kept = [1 - writing[:, head, :, None] * told.erase[:, head, None] for head in range(layout.writes)]
+            kept = [1 - writing[:, head, :, None] * parameters.erase[:, head, None] for head in range(layout.writes)]
             if keep:
                 self.steps.append(
                     _Step(
                         cell_step,
-                        told,
+                        parameters,
                         memory,
                         key_length,
                         slot_length,
@@ -218,11 +218,11 @@ class _Run:
                         kept,
                     )  # fmt: skip
                 )
-            written = writing.swapaxes(1, 2) @ told.add
+            written = writing.swapaxes(1, 2) @ parameters.add
             for factor in kept:
                 memory = memory * factor
             memory += written
-        return hidden[1:], reads[1:], looked
+        return hidden[1:], reads[1:], read_weights
 
     def backwards(
         self, hidden: Array, to_hidden: Array, to_reads: Array, to_weights: Array
@@ -238,7 +238,7 @@ class _Run:
         for now in range(len(self.steps) - 1, -1, -1):
             step = self.steps[now]
             reads = (to_reads[now] + entered[:, :read]).reshape(batch, self.layout.reads, -1)
-            memory, weights = self.heads_back(step, reads, memory, weights + to_weights[now], said[now])
+            memory, weights = self.heads_backward(step, reads, memory, weights + to_weights[now], said[now])
             from_orders = said[now] @ self.weight
             from_orders += to_hidden[now]
             from_orders += entered[:, read:]
@@ -247,7 +247,9 @@ class _Run:
         flat_gates, flat_said = gates.reshape(-1, 4 * width), said.reshape(-1, said.shape[-1])
         return gates, flat_gates.T @ whole, flat_said.T @ hidden.reshape(-1, width), flat_said.sum(0)
 
-    def heads_back(self, step: _Step, reads: Array, memory: Array, weights: Array, said: Array) -> tuple[Array, Array]:
+    def heads_backward(
+        self, step: _Step, reads: Array, memory: Array, weights: Array, said: Array
+    ) -> tuple[Array, Array]:
         """One step of all heads, backwards.
 
         Args:
@@ -260,65 +262,69 @@ class _Run:
         Returns:
             Gradients of the memory before the step, and of the weights before it.
         """
-        layout, told = self.layout, step.orders
+        layout, parameters = self.layout, step.head_parameters
         batch, heads, count = len(said), layout.heads, layout.reads
         reading, writing = step.weights[:, :count], step.weights[:, count:]
 
         # r = w M, and M' = M ∘ Π(1 − w eᵀ) + Σ w aᵀ
         add = writing @ memory
-        weights[:, count:] += told.add @ memory.swapaxes(1, 2)
+        weights[:, count:] += parameters.add @ memory.swapaxes(1, 2)
         weights[:, :count] += reads @ step.memory.swapaxes(1, 2)
         entering = memory * step.memory
-        erase = np.empty_like(told.erase)
+        erase = np.empty_like(parameters.erase)
         for head in range(layout.writes):
             one = entering
             for other, factor in enumerate(step.kept):
                 if other != head:
                     one = one * factor
             np.matmul(writing[:, head, None], one, erase[:, head, None])
-            weights[:, count + head, None] -= told.erase[:, head, None] @ one.swapaxes(1, 2)
+            weights[:, count + head, None] -= parameters.erase[:, head, None] @ one.swapaxes(1, 2)
         for factor in step.kept:
             memory = memory * factor
         memory += reading.swapaxes(1, 2) @ reads
 
         # w = softmax(γ log w̃), w̃(i) = Σ w_g(j) s(i − j), w_g = g c + (1 − g) w'
-        logs = softmax_back(weights, step.weights)
+        logs = softmax_backward(weights, step.weights)
         exponent = np.add.reduce(logs * step.logs, 2)
-        logs *= told.exponent
+        logs *= parameters.exponent
         logs /= step.shifted
         shift = np.stack(
-            [np.add.reduce(logs * step.around[..., at : at + layout.slots], 2) for at in range(told.shift.shape[2])], 2
+            [
+                np.add.reduce(logs * step.around[..., at : at + layout.slots], 2)
+                for at in range(parameters.shift.shape[2])
+            ],
+            2,
         )[..., ::-1]
-        gated = self.moved(logs.take(self.circle, 2), told.shift)
+        gated = self.moved(logs.take(self.circle, 2), parameters.shift)
         gate = np.add.reduce(gated * (step.content - step.before), 2)
-        content = gated * told.gate
+        content = gated * parameters.gate
         earlier = gated - content
 
         # c = softmax(β q), q = k·m / |k||m|
-        scores = softmax_back(content, step.content)
+        scores = softmax_backward(content, step.content)
         strength = np.add.reduce(scores * step.likeness, 2)
-        scores *= told.strength
+        scores *= parameters.strength
         turned = scores * step.likeness
         scores *= step.key_length[:, :, None]
         scores *= step.slot_length[:, None]
         key = scores @ step.memory
-        key -= told.key * (np.add.reduce(turned, 2) * step.key_length * step.key_length)[..., None]
-        memory += scores.swapaxes(1, 2) @ told.key
+        key -= parameters.key * (np.add.reduce(turned, 2) * step.key_length * step.key_length)[..., None]
+        memory += scores.swapaxes(1, 2) @ parameters.key
         memory -= step.memory * (np.add.reduce(turned, 1) * step.slot_length * step.slot_length)[..., None]
 
         edge, dim = layout.widths[0], layout.slot_dim
         said[:, : heads * dim], said[:, heads * dim : edge] = key.reshape(batch, -1), add.reshape(batch, -1)
-        said[:, :edge] *= 1 - told.free * told.free
+        said[:, :edge] *= 1 - parameters.free * parameters.free
         shares = said[:, edge : self.squashed]
         np.negative(erase.reshape(batch, -1), shares[:, :-heads])
         shares[:, -heads:] = gate
-        shares *= told.shares - told.shares * told.shares
+        shares *= parameters.shares - parameters.shares * parameters.shares
         said[:, self.squashed : self.squashed + heads], said[:, self.squashed + heads : self.positive] = (
             strength,
             exponent,
         )
-        said[:, self.squashed : self.positive] *= -np.expm1(-told.positive)
-        said[:, self.positive :] = softmax_back(shift, told.shift).reshape(batch, -1)
+        said[:, self.squashed : self.positive] *= -np.expm1(-parameters.positive)
+        said[:, self.positive :] = softmax_backward(shift, parameters.shift).reshape(batch, -1)
         return memory, earlier
 
     def moved(self, around: Array, shares: Array) -> Array:

@@ -154,8 +154,8 @@ def _refuse_of_others(path: Path) -> None:
 
 def _tag(source: Path, command: list[str]) -> str:
     """What the built loop depends on: another processor may lack the instructions of this one."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(encoding="utf-8", errors="replace").splitlines() if told.exists() else []
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
     processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
     parts = [
         *_texts(source).values(),

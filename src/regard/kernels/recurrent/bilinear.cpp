@@ -1,5 +1,5 @@
-// What each item's queries read at its own keys, weighed by the softmax of their products, there and back: what padding
-// hides is neither computed nor looked at.
+// What each item's queries read at its own keys, weighed by the softmax of their products, forward and backward: what
+// padding masks out is neither computed nor read.
 
 #include <cmath>
 #include <numeric>
@@ -88,7 +88,7 @@ void softmax(int64_t keys, T* row) {
 
 // In place of what came back to the weights what comes back to their scores.
 template <typename T>
-void softmax_back(int64_t keys, const T* weights, T* row) {
+void softmax_backward(int64_t keys, const T* weights, T* row) {
     constexpr int L = kLanes<T>;
     const int64_t end = whole<T>(keys);
     std::fill(row + keys, row + end, T(0));
@@ -109,13 +109,13 @@ void for_each_item(const Sizes& sizes, const Work& work) {
     });
 }
 
-// `asked` are the queries, as wide as the keys. `weights` is filled, and `context`, whose rows are `apart`: with 0 where
+// `compared` are the queries, as wide as the keys. `weights` is filled, and `context`, whose rows are `apart`: with 0 where
 // an item has no key.
 template <typename T>
-void forward(const Sizes& sizes, const T* asked, const T* keys, T* weights, T* context, int64_t apart) {
+void forward(const Sizes& sizes, const T* compared, const T* keys, T* weights, T* context, int64_t apart) {
     const int64_t width = sizes.width, stride = sizes.stride;
     for_each_item(sizes, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
-        const T *queries = asked + first * width, *own = keys + item * sizes.room * width;
+        const T *queries = compared + first * width, *own = keys + item * sizes.room * width;
         T* rows = weights + first * stride;
         all_dots<T>(count, length, width, queries, width, own, width, rows, stride);
         if (length)
@@ -124,20 +124,20 @@ void forward(const Sizes& sizes, const T* asked, const T* keys, T* weights, T* c
     });
 }
 
-// `above` is what came back to the context; `to_asked` and `to_keys` are filled, with 0 where there is no key.
+// `grad_output` is what came back to the context; `to_compared` and `to_keys` are filled, with 0 where there is no key.
 template <typename T>
-void backward(const Sizes& sizes, const T* asked, const T* keys, const T* weights, const T* above, int64_t apart,
-              T* to_asked, T* to_keys) {
+void backward(const Sizes& sizes, const T* compared, const T* keys, const T* weights, const T* grad_output, int64_t apart,
+              T* to_compared, T* to_keys) {
     const int64_t width = sizes.width, stride = sizes.stride;
     for_each_item(sizes, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
-        const T *queries = asked + first * width, *own = keys + item * sizes.room * width;
-        const T *rows = weights + first * stride, *came = above + first * apart;
+        const T *queries = compared + first * width, *own = keys + item * sizes.room * width;
+        const T *rows = weights + first * stride, *came = grad_output + first * apart;
         T* to_own = to_keys + item * sizes.room * width;
         std::vector<T> slopes(count * stride);
         all_dots<T>(count, length, width, came, apart, own, width, slopes.data(), stride);
         if (length)
-            for (int64_t m = 0; m < count; ++m) softmax_back<T>(length, rows + m * stride, slopes.data() + m * stride);
-        read<T, false>(count, width, length, slopes.data(), stride, 1, own, width, to_asked + first * width, width);
+            for (int64_t m = 0; m < count; ++m) softmax_backward<T>(length, rows + m * stride, slopes.data() + m * stride);
+        read<T, false>(count, width, length, slopes.data(), stride, 1, own, width, to_compared + first * width, width);
         read<T, false>(length, width, count, rows, 1, stride, came, apart, to_own, width);
         read<T, true>(length, width, count, slopes.data(), 1, stride, queries, width, to_own, width);
         std::fill(to_own + length * width, to_own + sizes.room * width, T(0));
@@ -147,13 +147,13 @@ void backward(const Sizes& sizes, const T* asked, const T* keys, const T* weight
 }  // namespace
 
 #define REGARD_BILINEAR(name, T)                                                                                    \
-    extern "C" void bilinear_forward_##name(const Sizes* sizes, const T* asked, const T* keys, T* weights,         \
+    extern "C" void bilinear_forward_##name(const Sizes* sizes, const T* compared, const T* keys, T* weights,         \
                                             T* context, int64_t apart) {                                            \
-        forward<T>(*sizes, asked, keys, weights, context, apart);                                                   \
+        forward<T>(*sizes, compared, keys, weights, context, apart);                                                   \
     }                                                                                                               \
-    extern "C" void bilinear_backward_##name(const Sizes* sizes, const T* asked, const T* keys, const T* weights,  \
-                                             const T* above, int64_t apart, T* to_asked, T* to_keys) {              \
-        backward<T>(*sizes, asked, keys, weights, above, apart, to_asked, to_keys);                                 \
+    extern "C" void bilinear_backward_##name(const Sizes* sizes, const T* compared, const T* keys, const T* weights,  \
+                                             const T* grad_output, int64_t apart, T* to_compared, T* to_keys) {              \
+        backward<T>(*sizes, compared, keys, weights, grad_output, apart, to_compared, to_keys);                                 \
     }
 
 REGARD_BILINEAR(float32, float)

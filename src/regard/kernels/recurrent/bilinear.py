@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.autograd.once_differentiable import none_of, once
-from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
+from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
@@ -52,7 +52,7 @@ def read_by_own(
         counts: how many each item has, its first ones.
         lengths: how many of its keys are real, its first ones.
     """
-    none, whole = none_of(hidden), (counts.long().contiguous(), lengths.long().contiguous())
+    none, whole = graph_anchor(hidden), (counts.long().contiguous(), lengths.long().contiguous())
     out: Tensor = _Read.apply(none, hidden, weight, values, places, *whole)
     return out
 
@@ -91,44 +91,46 @@ class _Read(torch.autograd.Function):
         pair = hidden.new_empty(len(places), dim + values.shape[2])
         rows, context = pair[:, :dim], pair[:, dim:]
         torch.index_select(hidden.flatten(0, 1), 0, places, out=rows)
-        asked = matrix.product(rows, weight)
+        compared = matrix.product(rows, weight)
         weights = hidden.new_empty(len(places), -(-values.shape[1] // _LANES) * _LANES)
-        _run("forward", held, counts, lengths, weights, asked, held, weights, context, pair.stride(0))
+        _run("forward", held, counts, lengths, weights, compared, held, weights, context, pair.stride(0))
         ctx.shape = hidden.shape
-        ctx.save_for_backward(none, weight, values, places, counts, lengths, asked, weights, pair)
+        ctx.save_for_backward(none, weight, values, places, counts, lengths, compared, weights, pair)
         return pair
 
     @staticmethod
     @unbatched
-    @once("general attention over each item's own keys; a step at a time has them")
+    @once_differentiable("general attention over each item's own keys; a step at a time has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        _, weight, values, places, counts, lengths, asked, weights, pair = ctx.saved_tensors
-        dim, held, above = ctx.shape[2], values.contiguous(), upstream.contiguous()
-        context = above[:, dim:]
-        if are_numbers(upstream):
-            to_asked, to_values = torch.empty_like(asked), torch.empty_like(held)
-            given = asked, held, weights, context, above.stride(0), to_asked, to_values
+        _, weight, values, places, counts, lengths, compared, weights, pair = ctx.saved_tensors
+        dim, held, grad_output = ctx.shape[2], values.contiguous(), upstream.contiguous()
+        context = grad_output[:, dim:]
+        if are_materialized(upstream):
+            to_compared, to_values = torch.empty_like(compared), torch.empty_like(held)
+            given = compared, held, weights, context, grad_output.stride(0), to_compared, to_values
             _run("backward", held, counts, lengths, weights, *given)
         else:
-            to_asked, to_values = _back_by_item(context, asked, held, weights, counts.tolist(), lengths.tolist())
-        to_rows = matrix.product(to_asked, weight.t(), factor=matrix.GRADIENT).add_(above[:, :dim])
+            to_compared, to_values = _backward_by_item(
+                context, compared, held, weights, counts.tolist(), lengths.tolist()
+            )
+        to_rows = matrix.product(to_compared, weight.t(), factor=matrix.GRADIENT).add_(grad_output[:, :dim])
         to_hidden = to_rows.new_zeros(ctx.shape[:2].numel(), dim).index_copy_(0, places, to_rows).view(ctx.shape)
-        to_weight = matrix.product(pair[:, :dim].t(), to_asked, factor=matrix.GRADIENT)
+        to_weight = matrix.product(pair[:, :dim].t(), to_compared, factor=matrix.GRADIENT)
         return None, to_hidden, to_weight, to_values, None, None, None
 
 
-def _back_by_item(
-    above: Tensor, asked: Tensor, held: Tensor, weights: Tensor, counts: list[int], lengths: list[int]
+def _backward_by_item(
+    grad_output: Tensor, compared: Tensor, held: Tensor, weights: Tensor, counts: list[int], lengths: list[int]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the queries as they are compared and of the keys, by torch's calls: many at once, say."""
-    to_asked, to_values = [], []
+    to_compared, to_values = [], []
     for item, (rows, queries, shares) in enumerate(
-        zip(above.split(counts), asked.split(counts), weights.split(counts), strict=True)
+        zip(grad_output.split(counts), compared.split(counts), weights.split(counts), strict=True)
     ):
         own, shares = held[item, : lengths[item]], shares[:, : lengths[item]]
         passed = shares * (rows @ own.t())
         slopes = passed - shares * passed.sum(-1, keepdim=True)
-        to_asked.append(slopes @ own)
+        to_compared.append(slopes @ own)
         to_own = shares.t() @ rows + slopes.t() @ queries
         to_values.append(torch.cat([to_own, held.new_zeros(held.shape[1] - lengths[item], held.shape[2])]))
-    return torch.cat(to_asked), torch.stack(to_values)
+    return torch.cat(to_compared), torch.stack(to_values)

@@ -17,7 +17,7 @@ from regard.kernels.autograd.plain import is_plain, is_plain_tensor
 from regard.kernels.dot.amx import matrix
 
 
-def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
+def linear_of_loop(like: Tensor) -> Callable[..., Tensor]:
     """`Deferred().linear` for a plain call with gradients on a CPU, where it is faster; `F.linear` for others.
 
     Args:
@@ -27,7 +27,7 @@ def linear_of_a_loop(like: Tensor) -> Callable[..., Tensor]:
     return Deferred().linear if plain else F.linear
 
 
-def expectation_of_a_loop(linear: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor] | None:
+def expectation_of_loop(linear: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor] | None:
     """The `expectation` of the loop whose products `linear` makes; None where it is not that of a `Deferred`."""
     loop = getattr(linear, "__self__", None)
     return loop.expectation if isinstance(loop, Deferred) else None
@@ -85,24 +85,24 @@ class _Used:
         self.weight, self.bias = weight, bias  # held: of one that is gone another could have the number
         self.version = weight._version
         self._read: list[Tensor] = []
-        self._above: list[Tensor] = []
+        self._grad_outputs: list[Tensor] = []
         self._task = -1
 
-    def leave(self, x: Tensor, above: Tensor) -> None:
+    def leave(self, x: Tensor, grad_output: Tensor) -> None:
         """A step's input and the gradient of its output."""
         task = torch._C._current_graph_task_id()
         if task != self._task:  # a backward pass that asked for no weight, or failed, has left some
-            self._task, self._read, self._above = task, [], []
+            self._task, self._read, self._grad_outputs = task, [], []
         self._read.append(x)
-        self._above.append(above)
+        self._grad_outputs.append(grad_output)
 
     def take(self, dim: int) -> tuple[Tensor, Tensor] | None:
         """All that the steps of this backward pass left, along an axis; None where nothing came back to any."""
-        read, above, task = self._read, self._above, self._task
-        self._task, self._read, self._above = -1, [], []
+        read, grad_output, task = self._read, self._grad_outputs, self._task
+        self._task, self._read, self._grad_outputs = -1, [], []
         if task != torch._C._current_graph_task_id():
             return None
-        return (read[0], above[0]) if len(read) == 1 else (torch.cat(read, dim), torch.cat(above, dim))
+        return (read[0], grad_output[0]) if len(read) == 1 else (torch.cat(read, dim), torch.cat(grad_output, dim))
 
     def check(self) -> None:
         """Refuse gradients of what is no longer what it was."""
@@ -123,9 +123,9 @@ class _Gathered(torch.autograd.Function):
         left = ctx.used.take(0)
         if left is None:
             return None, None, None
-        read, above = left
-        to_weight = matrix.product(above.t(), read, factor=matrix.GRADIENT)
-        return None, to_weight, above.sum(0) if ctx.needs_input_grad[2] else None
+        read, grad_output = left
+        to_weight = matrix.product(grad_output.t(), read, factor=matrix.GRADIENT)
+        return None, to_weight, grad_output.sum(0) if ctx.needs_input_grad[2] else None
 
 
 class _Step(torch.autograd.Function):
@@ -136,13 +136,13 @@ class _Step(torch.autograd.Function):
         return matrix.product(x, used.weight.t(), used.bias)
 
     @staticmethod
-    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[None, Tensor | None, Tensor]:
         used: _Used = ctx.used
         used.check()
         (x,) = ctx.saved_tensors
-        used.leave(x, above)
-        to_x = matrix.product(above, used.weight, factor=matrix.GRADIENT) if ctx.needs_input_grad[1] else None
-        return None, to_x, above.new_zeros(())
+        used.leave(x, grad_output)
+        to_x = matrix.product(grad_output, used.weight, factor=matrix.GRADIENT) if ctx.needs_input_grad[1] else None
+        return None, to_x, grad_output.new_zeros(())
 
 
 class _GatheredValues(torch.autograd.Function):
@@ -158,8 +158,8 @@ class _GatheredValues(torch.autograd.Function):
         left = ctx.used.take(1)
         if left is None:
             return None, None
-        weights, above = left
-        return None, weights.transpose(1, 2).bmm(above)
+        weights, grad_output = left
+        return None, weights.transpose(1, 2).bmm(grad_output)
 
 
 class _Read(torch.autograd.Function):
@@ -170,10 +170,10 @@ class _Read(torch.autograd.Function):
         return weights.bmm(used.weight)
 
     @staticmethod
-    def backward(ctx: Any, above: Tensor) -> tuple[None, Tensor | None, Tensor]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[None, Tensor | None, Tensor]:
         used: _Used = ctx.used
         used.check()
         (weights,) = ctx.saved_tensors
-        used.leave(weights, above)
-        to_weights = above.bmm(used.weight.transpose(1, 2)) if ctx.needs_input_grad[1] else None
-        return None, to_weights, above.new_zeros(())
+        used.leave(weights, grad_output)
+        to_weights = grad_output.bmm(used.weight.transpose(1, 2)) if ctx.needs_input_grad[1] else None
+        return None, to_weights, grad_output.new_zeros(())

@@ -1,4 +1,4 @@
-// What a step of a GRU or an LSTM computes beside its matrix products, there and back, in one pass over each row.
+// What a step of a GRU or an LSTM computes beside its matrix products, forward and backward, in one pass over each row.
 
 #include "native/loops.hpp"
 
@@ -80,7 +80,7 @@ void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* g
 // becomes that of a, whose rows are `apart`, and `carried` that of b_n, whose rows are `carried_apart`. That of b_r and
 // b_z is that of a_r and a_z; `others` is null or gets it, in rows like those of `carried`.
 template <typename T>
-void gru_back(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept, const T* state, T* hidden,
+void gru_backward(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept, const T* state, T* hidden,
               T* entering, T* carried, T* others, int64_t apart, int64_t carried_apart) {
     auto step = [](const Vec<T>* in, Vec<T>* out) {
         Vec<T> reset = in[0], update = in[1], candidate = in[2], above = in[5];
@@ -123,7 +123,7 @@ void lstm(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memor
 // `hidden` and `slope` are the gradients of what was next and kept; the latter becomes that of the memory before. `into`
 // becomes that of the sums.
 template <typename T>
-void lstm_back(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, const T* kept,
+void lstm_backward(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, const T* kept,
                const T* hidden, T* slope, T* into) {
     share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -154,19 +154,19 @@ void lstm_back(int64_t rows, int64_t width, int64_t threads, const T* gates, con
                                const T* bias, const T* state, T* gates, T* kept, T* next) {                         \
         gru<T>(rows, width, threads, sums, given, bias, state, gates, kept, next);                                  \
     }                                                                                                               \
-    extern "C" void gru_back_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept,    \
+    extern "C" void gru_backward_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept,    \
                                     const T* state, T* hidden, T* entering, T* carried, T* others, int64_t apart,   \
                                     int64_t carried_apart) {                                                        \
-        gru_back<T>(rows, width, threads, gates, kept, state, hidden, entering, carried, others, apart,             \
+        gru_backward<T>(rows, width, threads, gates, kept, state, hidden, entering, carried, others, apart,             \
                     carried_apart);                                                                                 \
     }                                                                                                               \
     extern "C" void lstm_##name(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memory, T* kept,   \
                                 T* next) {                                                                          \
         lstm<T>(rows, width, threads, gates, memory, kept, next);                                                   \
     }                                                                                                               \
-    extern "C" void lstm_back_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, \
+    extern "C" void lstm_backward_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, \
                                      const T* kept, const T* hidden, T* slope, T* into) {                           \
-        lstm_back<T>(rows, width, threads, gates, memory, kept, hidden, slope, into);                               \
+        lstm_backward<T>(rows, width, threads, gates, memory, kept, hidden, slope, into);                               \
     }
 
 REGARD_GATES(float32, float)

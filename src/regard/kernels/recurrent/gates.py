@@ -53,7 +53,7 @@ def gru(
     torch.lerp(candidate, state, gates[:, dim : 2 * dim], out=out)  # (1 − z) n + z h
 
 
-def gru_back(
+def gru_backward(
     gates: Float[Tensor, "rows three_dim"],
     kept: Float[Tensor, "rows dim"],
     state: Float[Tensor, "rows dim"],
@@ -72,7 +72,7 @@ def gru_back(
     """
     dim = state.shape[1]
     own, others = carried[:, -dim:], carried if carried.shape[1] > dim else None
-    if loop := _loop("gru_back", gates):
+    if loop := _loop("gru_backward", gates):
         loop(kept, state, hidden, entering, own, others, entering.stride(0), carried.stride(0))
         return
     r, z, n = gates.chunk(3, -1)
@@ -110,7 +110,7 @@ def lstm(
     torch.tanh(kept, out=out).mul_(leaving)
 
 
-def lstm_back(
+def lstm_backward(
     gates: Float[Tensor, "rows four_dim"],
     memory: Float[Tensor, "rows dim"],
     kept: Float[Tensor, "rows dim"],
@@ -126,7 +126,7 @@ def lstm_back(
         slope: of the memory after it, from what came later; becomes that of the memory before.
         into: filled with that of the sums.
     """
-    if loop := _loop("lstm_back", gates):
+    if loop := _loop("lstm_backward", gates):
         loop(memory, kept, hidden, slope, into)
         return
     entering, forgetting, candidate, leaving = gates.chunk(4, -1)
@@ -158,7 +158,9 @@ def _loop(name: str, sums: Tensor) -> Callable[..., None] | None:
 @functools.cache
 def _typed(library: ctypes.CDLL, name: str) -> Any:
     loop = getattr(library, name)
-    pointers, steps = {"gru": (7, 0), "gru_back": (7, 2), "lstm": (4, 0), "lstm_back": (6, 0)}[name.rpartition("_")[0]]
+    pointers, steps = {"gru": (7, 0), "gru_backward": (7, 2), "lstm": (4, 0), "lstm_backward": (6, 0)}[
+        name.rpartition("_")[0]
+    ]
     whole = ctypes.c_int64
     loop.argtypes, loop.restype = (*(whole,) * 3, *(ctypes.c_void_p,) * pointers, *(whole,) * steps), None
     return loop

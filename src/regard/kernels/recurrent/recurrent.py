@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.autograd.once_differentiable import none_of, once
-from regard.kernels.autograd.plain import are_alike, as_numbers, is_plain, is_plain_tensor
+from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
+from regard.kernels.autograd.plain import are_alike, is_plain, is_plain_tensor, materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.dot.amx import matrix
 from regard.kernels.native.huge_pages import in_large_pages
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
             start, before = start + size, start
 
 
-def by_hand(inputs: Tensor, *others: Tensor) -> bool:
+def serves(inputs: Tensor, *others: Tensor) -> bool:
     """Whether these gradients serve a call: not traced, mapped or narrowed, and on a CPU, where they are faster.
 
     Args:
@@ -89,7 +89,7 @@ def sequence(
     """
     _check(inputs, weights, state)
     layout = Layout.of(lengths, inputs.shape[1], backwards)
-    outputs, *last = _Sequence.apply(layout, none_of(inputs), inputs, *weights, *state)
+    outputs, *last = _Sequence.apply(layout, graph_anchor(inputs), inputs, *weights, *state)
     return outputs, tuple(last)
 
 
@@ -124,21 +124,21 @@ class _Sequence(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("a GRU or LSTM over a whole sequence; a step at a time has them")
+    @once_differentiable("a GRU or LSTM over a whole sequence; a step at a time has them")
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
-        upstream = as_numbers("a GRU or LSTM over a whole sequence", *upstream)
+        upstream = materialized("a GRU or LSTM over a whole sequence", *upstream)
         weight, recurrent, read, *rest = ctx.saved_tensors
         first, saved = rest[: ctx.parts], rest[ctx.parts : ctx.parts + 3]
-        above = upstream[0].flatten(0, 1).index_select(0, layout.places)
-        onward = [part.index_select(0, layout.order) for part in upstream[1:]]
+        grad_outputs = upstream[0].flatten(0, 1).index_select(0, layout.places)
+        grad_state = [part.index_select(0, layout.order) for part in upstream[1:]]
         run = _gru_backwards if ctx.parts == 1 else _lstm_backwards
-        entering, carried, bias, recurrent_bias = run(layout, above, onward, first, saved, recurrent)
+        entering, carried, bias, recurrent_bias = run(layout, grad_outputs, grad_state, first, saved, recurrent)
         earlier = [saved[0][before] for here, before in layout.steps() if here.start]
         hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
         own = _of(entering, weight) if ctx.needs_input_grad[2] else None
         inputs = None if own is None else own.new_zeros(ctx.shape).flatten(0, 1).index_copy_(0, layout.places, own)
-        starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in onward]
+        starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in grad_state]
         return (
             None,
             None,
@@ -195,13 +195,13 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    @once("a GRU's step in a loop; torch.nn.GRUCell has them")
+    @once_differentiable("a GRU's step in a loop; torch.nn.GRUCell has them")
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         own, kept, before, _ = ctx.saved_tensors
-        (upstream,) = as_numbers("a GRU's step in a loop", upstream)
+        (upstream,) = materialized("a GRU's step in a loop", upstream)
         hidden = upstream.clone(memory_format=torch.contiguous_format)
         entering, carried = torch.empty_like(own), torch.empty_like(own)
-        gates.gru_back(own, kept, before, hidden, entering, carried)
+        gates.gru_backward(own, kept, before, hidden, entering, carried)
         return entering, carried, hidden
 
 
@@ -234,9 +234,14 @@ def _gru(
 
 
 def _gru_backwards(
-    layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
+    layout: Layout,
+    grad_outputs: Tensor,
+    grad_state: list[Tensor],
+    first: list[Tensor],
+    saved: list[Tensor],
+    recurrent: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients to the gates' inputs, to what the state gave, and to both biases; `onward` becomes the first state's.
+    """Gradients to the gates' inputs, to what the state gave, and to both biases; `grad_state` becomes the first's.
 
     Those of reset and update are the same for both: they lie once, between the candidate's two. So in what the state
     gave the candidate comes first.
@@ -244,14 +249,14 @@ def _gru_backwards(
     outputs, own, kept = saved
     dim = outputs.shape[1]
     whole = in_large_pages(own.new_empty(len(own), 4 * dim))
-    turned = torch.cat([recurrent[2 * dim :], recurrent[: 2 * dim]])
+    reordered = torch.cat([recurrent[2 * dim :], recurrent[: 2 * dim]])
     entering, candidate, carried = whole[:, dim:], whole[:, :dim], whole[:, : 3 * dim]
-    each = [part.split(layout.sizes) for part in (own, kept, above, entering, candidate, carried)]
+    each = [part.split(layout.sizes) for part in (own, kept, grad_outputs, entering, candidate, carried)]
     states = (first[0], *outputs.split(layout.sizes))
     for state, gate, back, came, *into in reversed(list(zip(states[:-1], *each, strict=True))):
-        hidden = onward[0][: len(gate)].add_(came)
-        gates.gru_back(gate, back, state[: len(gate)], hidden, into[0], into[1])
-        hidden.addmm_(into[2], turned)
+        hidden = grad_state[0][: len(gate)].add_(came)
+        gates.gru_backward(gate, back, state[: len(gate)], hidden, into[0], into[1])
+        hidden.addmm_(into[2], reordered)
     total = whole.sum(0)
     return entering, carried, total[dim:], _candidate_last(total[: 3 * dim])
 
@@ -275,19 +280,24 @@ def _lstm(
 
 
 def _lstm_backwards(
-    layout: Layout, above: Tensor, onward: list[Tensor], first: list[Tensor], saved: list[Tensor], recurrent: Tensor
+    layout: Layout,
+    grad_outputs: Tensor,
+    grad_state: list[Tensor],
+    first: list[Tensor],
+    saved: list[Tensor],
+    recurrent: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients to the gates' inputs, from the input and from the state alike, and to both biases.
 
-    `onward` becomes the first state's.
+    `grad_state` becomes the first's.
     """
     outputs, memories, own = saved
     gradients = torch.empty_like(own)
     for here, before in reversed(list(layout.steps())):
         memory = memories[before] if here.start else first[1][before]
         rows = len(memory)
-        hidden = onward[0][:rows].add_(above[here])
-        gates.lstm_back(own[here], memory, memories[here], hidden, onward[1][:rows], gradients[here])
+        hidden = grad_state[0][:rows].add_(grad_outputs[here])
+        gates.lstm_backward(own[here], memory, memories[here], hidden, grad_state[1][:rows], gradients[here])
         torch.mm(gradients[here], recurrent, out=hidden)
     total = gradients.sum(0)
     return gradients, gradients, total, total.clone()

@@ -79,15 +79,15 @@ class _Network(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody will differentiate these gradients
             given = fresh_views(*given)
-            asked = [tensor for tensor, asks in zip(given, wanted, strict=True) if asks]
-            found = iter(torch.autograd.grad(_formula(*given), asked, upstream, create_graph=True))
-            return tuple(next(found) if asks else None for asks in wanted)
-        above, rows, hidden, slope = (one.reshape(-1, one.shape[-1]) for one in (upstream, x, hidden, slope))
-        below = above.mm(other).mul_(slope) if any(wanted[:3]) else above
+            needing = [tensor for tensor, needed in zip(given, wanted, strict=True) if needed]
+            found = iter(torch.autograd.grad(_formula(*given), needing, upstream, create_graph=True))
+            return tuple(next(found) if needed else None for needed in wanted)
+        grad_output, rows, hidden, slope = (one.reshape(-1, one.shape[-1]) for one in (upstream, x, hidden, slope))
+        grad_hidden = grad_output.mm(other).mul_(slope) if any(wanted[:3]) else grad_output
         return (
-            below.mm(one).view(x.shape) if wanted[0] else None,
-            below.t().mm(rows) if wanted[1] else None,
-            below.sum(0) if wanted[2] else None,
-            above.t().mm(hidden) if wanted[3] else None,
-            above.sum(0) if wanted[4] else None,
+            grad_hidden.mm(one).view(x.shape) if wanted[0] else None,
+            grad_hidden.t().mm(rows) if wanted[1] else None,
+            grad_hidden.sum(0) if wanted[2] else None,
+            grad_output.t().mm(hidden) if wanted[3] else None,
+            grad_output.sum(0) if wanted[4] else None,
         )

@@ -1,4 +1,4 @@
-// Layer normalization (Ba et al. 2016) of a sum, and its way back, each in one pass over rows that lie near.
+// Layer normalization (Ba et al. 2016) of a sum, and its backward pass, each in one pass over rows that lie near.
 
 #include <cmath>
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.hooks import is_hooked
-from regard.kernels.autograd.plain import are_numbers, is_plain, is_plain_tensor
+from regard.kernels.autograd.plain import are_materialized, is_plain, is_plain_tensor
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
@@ -107,20 +107,25 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    def backward(ctx: Any, past: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_summed: Tensor | None, grad_normed: Tensor | None) -> tuple[Tensor | None, ...]:
         *given, summed, means, scales = ctx.saved_tensors
-        if above is None:
-            return past, None if given[1] is None else past, None, None, None
-        if torch.is_grad_enabled() or not are_numbers(past, above):  # somebody will differentiate or map this
-            return *_by_formula(given, ctx.epsilon, ctx.needs_input_grad, past, above), None
+        if grad_normed is None:
+            return grad_summed, None if given[1] is None else grad_summed, None, None, None
+        if torch.is_grad_enabled() or not are_materialized(
+            grad_summed, grad_normed
+        ):  # somebody will differentiate or map this
+            return *_by_formula(given, ctx.epsilon, ctx.needs_input_grad, grad_summed, grad_normed), None
         s = (given[0] if summed is None else summed).contiguous()
         weight, size = given[2].contiguous(), s.shape[-1]
-        above, past = above.contiguous(), past if past is None else past.contiguous()
+        grad_normed, grad_summed = (
+            grad_normed.contiguous(),
+            grad_summed if grad_summed is None else grad_summed.contiguous(),
+        )
         parts = s.new_empty((len(means) + _ROWS - 1) // _ROWS, 2, size)
         to_s, to_weight = torch.empty_like(s), torch.empty_like(weight)
         to_bias = None if given[3] is None else torch.empty_like(weight)
         found = parts, to_s, to_weight, to_bias
-        numbers = _numbers(len(means), size, above, past, s, means, scales, weight, *found)
+        numbers = _numbers(len(means), size, grad_normed, grad_summed, s, means, scales, weight, *found)
         loops = _loops()
         assert loops is not None
         loops[1](numbers.buffer_info()[0])
@@ -128,7 +133,11 @@ class _Norm(torch.autograd.Function):
 
 
 def _by_formula(
-    given: list[Tensor | None], epsilon: float, wanted: tuple[bool, ...], past: Tensor | None, above: Tensor
+    given: list[Tensor | None],
+    epsilon: float,
+    wanted: tuple[bool, ...],
+    grad_summed: Tensor | None,
+    grad_normed: Tensor,
 ) -> tuple[Tensor | None, ...]:
     create = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -137,9 +146,12 @@ def _by_formula(
         else:
             given = [one if one is None else one.detach().requires_grad_(one.requires_grad) for one in given]
         summed, normed = _formula(*given, epsilon)  # type: ignore[arg-type, call-arg]
-        asked = [one for one, asks in zip(given, wanted, strict=False) if asks and one is not None]
-        both = ((summed, past), (normed, above))  # a sum of what needs no gradient has none, whatever comes back to it
+        needing = [one for one, needed in zip(given, wanted, strict=False) if needed and one is not None]
+        both = (
+            (summed, grad_summed),
+            (normed, grad_normed),
+        )  # a sum of what needs no gradient has none, whatever comes back to it
         known = [(one, upstream) for one, upstream in both if upstream is not None and one.requires_grad]
         outputs, upstreams = zip(*known, strict=True)
-        found = iter(torch.autograd.grad(outputs, asked, upstreams, create_graph=create))
-    return tuple(next(found) if asks else None for asks in wanted[:4])
+        found = iter(torch.autograd.grad(outputs, needing, upstreams, create_graph=create))
+    return tuple(next(found) if needed else None for needed in wanted[:4])

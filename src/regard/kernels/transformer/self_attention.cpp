@@ -2,7 +2,7 @@
 // into that product's: nothing is put apart before, and nothing together after.
 //
 // For sequences so short that all scores of a strip of queries lie near: a row's maximum is known before its weights are
-// made. The way back makes the weights again. Scores are logarithms to the base 2.
+// made. The backward pass makes the weights again. Scores are logarithms to the base 2.
 
 #include <cmath>
 
@@ -16,7 +16,7 @@ using dot::Buffer;
 using dot::kNever;
 using dot::kStrip;
 constexpr int L = kLanes<float>;
-constexpr int64_t kPanel = dot::kPanel<float>, kRows = 4 * kStrip;  // of a block, on the way back
+constexpr int64_t kPanel = dot::kPanel<float>, kRows = 4 * kStrip;  // of a block, on the backward pass
 using V = Vec<float>;
 
 struct Call {  // self_attention.py's array
@@ -31,7 +31,7 @@ struct Call {  // self_attention.py's array
     int64_t room() const { return (size + kPanel - 1) / kPanel * kPanel; }
     int64_t stride() const { return room() + L; }  // of scores: rows do not lie whole pages apart
     // Keys that some rows see, the last of which is given.
-    int64_t seen(int64_t last) const { return causal ? last + 1 : size; }
+    int64_t visible_keys(int64_t last) const { return causal ? last + 1 : size; }
 };
 
 inline void rows(const float* from, int64_t step, int64_t count, int64_t width, float* to, int64_t to_step) {
@@ -39,31 +39,31 @@ inline void rows(const float* from, int64_t step, int64_t count, int64_t width, 
         for (int64_t c = 0; c < width; c += L) store<float>(to + r * to_step + c, load(from + r * step + c));
 }
 
-// Keys or values of one head in panels, turned over, times a factor.
-void turned(const Call& call, const float* from, float factor, float* to) {
-    dot::turned_panels_of<float, float>(from, call.line(), 1, call.size, call.width, to);
+// Keys or values of one head in panels, transposed, times a factor.
+void transposed(const Call& call, const float* from, float factor, float* to) {
+    dot::transposed_panels_of<float, float>(from, call.line(), 1, call.size, call.width, to);
     if (factor != 1)
         for (int64_t i = 0; i < call.room() * call.width; i += L) store<float>(to + i, load(to + i) * factor);
 }
 
-// The products of `count` ≤ kStrip rows with the first `seen` of what lies in panels.
-void products(const Call& call, const float* from, int64_t count, int64_t seen, const float* panels, float* to) {
-    for (int64_t c = 0; c < seen; c += kPanel)
+// The products of `count` ≤ kStrip rows with the first `span` of what lies in panels.
+void products(const Call& call, const float* from, int64_t count, int64_t span, const float* panels, float* to) {
+    for (int64_t c = 0; c < span; c += kPanel)
         multiply<float, false>(count, kPanel, call.width, from, call.width, 1, panels + c * call.width, kPanel, to + c,
                                call.stride());
 }
 
-// Scores from number c of a row on, −inf from number `seen` on. (Written there they could not be read at once.)
-inline V visible(const float* scores, int64_t c, int64_t seen) {
-    if (c + L <= seen) return load(scores + c);
+// Scores from number c of a row on, −inf from number `span` on. (Written there they could not be read at once.)
+inline V visible(const float* scores, int64_t c, int64_t span) {
+    if (c + L <= span) return load(scores + c);
     Wide<float>::Integers lanes;
     for (int i = 0; i < L; ++i) lanes[i] = i;
-    return lanes < int32_t(seen - c) ? load(scores + c) : all<float>(kNever<float>);
+    return lanes < int32_t(span - c) ? load(scores + c) : all<float>(kNever<float>);
 }
 
-inline float largest_of(const float* scores, int64_t seen) {
+inline float largest_of(const float* scores, int64_t span) {
     V most = all<float>(kNever<float>);
-    for (int64_t c = 0; c < seen; c += L) most = larger<float>(most, visible(scores, c, seen));
+    for (int64_t c = 0; c < span; c += L) most = larger<float>(most, visible(scores, c, span));
     return largest<float>(most);
 }
 
@@ -75,13 +75,13 @@ void forward_head(const Call& call, int64_t item, int64_t head, const float* key
     float* context = call.context + item * call.size * call.across() + head * call.width;
     float *tops = call.statistics + (item * call.heads + head) * 2 * call.size, *inverses = tops + call.size;
     for (int64_t first = 0; first < call.size; first += kStrip) {
-        const int64_t count = std::min(kStrip, call.size - first), seen = call.seen(first + count - 1);
-        const int64_t end = whole_vectors(seen);
+        const int64_t count = std::min(kStrip, call.size - first), span = call.visible_keys(first + count - 1);
+        const int64_t end = whole_vectors(span);
         rows(from + first * call.line(), call.line(), count, call.width, query, call.width);
-        products(call, query, count, seen, keys, scores);
+        products(call, query, count, span, keys, scores);
         for (int64_t r = 0; r < count; ++r) {
             float* row = scores + r * call.stride();
-            const int64_t own = call.seen(first + r);
+            const int64_t own = call.visible_keys(first + r);
             const float most = largest_of(row, own), safe = most > kNever<float> ? most : most == most ? 0 : most;
             V total = {};
             for (int64_t c = 0; c < end; c += L) {
@@ -94,7 +94,7 @@ void forward_head(const Call& call, int64_t item, int64_t head, const float* key
             inverses[first + r] = sum == 0 ? 0 : 1 / sum;
         }
         float* to = context + first * call.across();
-        multiply<float, false>(count, call.width, seen, scores, call.stride(), 1, values, call.width, to, call.across());
+        multiply<float, false>(count, call.width, span, scores, call.stride(), 1, values, call.width, to, call.across());
         for (int64_t r = 0; r < count; ++r)
             for (int64_t c = 0; c < call.width; c += L)
                 store<float>(to + r * call.across() + c, load(to + r * call.across() + c) * inverses[first + r]);
@@ -110,7 +110,7 @@ void forward(const Call& call, float scale) {
         for (int64_t unit = begin; unit < end; ++unit) {
             const int64_t item = unit / call.key_heads, key_head = unit % call.key_heads;
             const float* key = call.made + item * call.size * call.line() + (call.heads + key_head) * call.width;
-            turned(call, key, scale * float(dot::kLog2e), keys.at);
+            transposed(call, key, scale * float(dot::kLog2e), keys.at);
             rows(key + call.key_heads * call.width, call.line(), call.size, call.width, values.at, call.width);
             for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
                 forward_head(call, item, head, keys.at, values.at, room.at);
@@ -118,30 +118,30 @@ void forward(const Call& call, float scale) {
     });
 }
 
-// What one key head's way back works in.
+// What one key head's backward pass works in.
 struct Work {
-    Buffer<float> turned_keys, turned_values, keys, to_keys, to_values, query, above, weights, slopes;
+    Buffer<float> transposed_keys, transposed_values, keys, to_keys, to_values, query, grad, weights, slopes;
 
     explicit Work(const Call& call)
-        : turned_keys(call.room() * call.width),
-          turned_values(call.room() * call.width),
+        : transposed_keys(call.room() * call.width),
+          transposed_values(call.room() * call.width),
           keys(call.size * call.width),
           to_keys(call.size * call.width),
           to_values(call.size * call.width),
           query(kRows * call.width),
-          above(kRows * call.width),
+          grad(kRows * call.width),
           weights(kRows * call.stride()),
           slopes(kRows * call.stride()) {}
 };
 
-// Scores of a strip become weights, and what comes from above them the slopes of the scores, times scale.
-void weigh(float scale, int64_t seen, int64_t end, float top, float inverse, float through, float* row, float* slope) {
-    const bool spoiled = inverse != inverse;
+// Scores of a strip become weights, and what comes from grad them the slopes of the scores, times scale.
+void weigh(float scale, int64_t span, int64_t end, float top, float inverse, float through, float* row, float* slope) {
+    const bool nonfinite = inverse != inverse;
     for (int64_t c = 0; c < end; c += L) {
-        V score = visible(row, c, seen), weight = power_of_two<float>(score - top) * inverse;
-        if (spoiled) weight = score == kNever<float> ? V{} : weight;
+        V score = visible(row, c, span), weight = power_of_two<float>(score - top) * inverse;
+        if (nonfinite) weight = score == kNever<float> ? V{} : weight;
         store<float>(row + c, weight);
-        // Where there is no weight nothing passes, whatever comes from above.
+        // Where there is no weight nothing passes, whatever comes from grad.
         store<float>(slope + c, weight == 0 ? V{} : weight * (load(slope + c) - through) * scale);
     }
 }
@@ -153,32 +153,32 @@ void backward_head(const Call& call, float scale, int64_t item, int64_t head, Wo
     const float* tops = call.statistics + (item * call.heads + head) * 2 * call.size;
     const float* inverses = tops + call.size;
     for (int64_t first = 0; first < call.size; first += kRows) {
-        const int64_t count = std::min(kRows, call.size - first), all_seen = call.seen(first + count - 1);
+        const int64_t count = std::min(kRows, call.size - first), all_visible = call.visible_keys(first + count - 1);
         rows(call.made + line + first * call.line(), call.line(), count, width, work.query.at, width);
-        rows(call.upstream + place + first * call.across(), call.across(), count, width, work.above.at, width);
+        rows(call.upstream + place + first * call.across(), call.across(), count, width, work.grad.at, width);
         for (int64_t strip = 0; strip < count; strip += kStrip) {
-            const int64_t here = std::min(kStrip, count - strip), seen = call.seen(first + strip + here - 1);
-            const int64_t end = whole_vectors(seen);
+            const int64_t here = std::min(kStrip, count - strip), span = call.visible_keys(first + strip + here - 1);
+            const int64_t end = whole_vectors(span);
             float *weights = work.weights.at + strip * stride, *slopes = work.slopes.at + strip * stride;
-            products(call, work.query.at + strip * width, here, seen, work.turned_keys.at, weights);
-            products(call, work.above.at + strip * width, here, seen, work.turned_values.at, slopes);
+            products(call, work.query.at + strip * width, here, span, work.transposed_keys.at, weights);
+            products(call, work.grad.at + strip * width, here, span, work.transposed_values.at, slopes);
             for (int64_t r = 0; r < here; ++r) {
                 const int64_t row = first + strip + r;
-                const float *read = call.context + place + row * call.across(), *above = work.above.at + (strip + r) * width;
+                const float *read = call.context + place + row * call.across(), *grad = work.grad.at + (strip + r) * width;
                 V total = {};
-                for (int64_t c = 0; c < width; c += L) total += load(read + c) * load(above + c);
-                weigh(scale, call.seen(row), end, tops[row], inverses[row], halved<float>(total), weights + r * stride,
+                for (int64_t c = 0; c < width; c += L) total += load(read + c) * load(grad + c);
+                weigh(scale, call.visible_keys(row), end, tops[row], inverses[row], halved<float>(total), weights + r * stride,
                       slopes + r * stride);
             }
-            multiply<float, false>(here, width, seen, slopes, stride, 1, work.keys.at, width,
+            multiply<float, false>(here, width, span, slopes, stride, 1, work.keys.at, width,
                                    call.to_made + line + (first + strip) * call.line(), call.line());
         }
         // Keys' and values' gradients: kStrip of them at a time, from the strips of queries that see any of these.
-        for (int64_t key = 0; key < all_seen; key += kStrip) {
-            const int64_t keys = std::min(kStrip, all_seen - key);
+        for (int64_t key = 0; key < all_visible; key += kStrip) {
+            const int64_t keys = std::min(kStrip, all_visible - key);
             const int64_t from = call.causal ? std::max<int64_t>(0, key - first) / kStrip * kStrip : 0;
             multiply<float, true>(keys, width, count - from, work.weights.at + from * stride + key, 1, stride,
-                                  work.above.at + from * width, width, work.to_values.at + key * width, width);
+                                  work.grad.at + from * width, width, work.to_values.at + key * width, width);
             multiply<float, true>(keys, width, count - from, work.slopes.at + from * stride + key, 1, stride,
                                   work.query.at + from * width, width, work.to_keys.at + key * width, width);
         }
@@ -194,8 +194,8 @@ void backward(const Call& call, float scale) {
             const int64_t item = unit / call.key_heads, key_head = unit % call.key_heads;
             const int64_t key = item * call.size * call.line() + (call.heads + key_head) * width;
             const int64_t value = key + call.key_heads * width;
-            turned(call, call.made + key, scale * float(dot::kLog2e), work.turned_keys.at);
-            turned(call, call.made + value, 1, work.turned_values.at);
+            transposed(call, call.made + key, scale * float(dot::kLog2e), work.transposed_keys.at);
+            transposed(call, call.made + value, 1, work.transposed_values.at);
             rows(call.made + key, call.line(), call.size, width, work.keys.at, width);
             std::fill_n(work.to_keys.at, call.size * width, 0.0f);
             std::fill_n(work.to_values.at, call.size * width, 0.0f);

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.autograd.plain import are_numbers, is_plain
+from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.native import compiler
 
@@ -102,15 +102,15 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @unbatched
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None, None]:
         made, context, statistics = ctx.saved_tensors
         create = torch.is_grad_enabled()
-        if create or not are_numbers(above):  # somebody will differentiate or map this
+        if create or not are_materialized(grad_output):  # somebody will differentiate or map this
             with torch.enable_grad():
                 given = made if create else made.detach().requires_grad_()
-                (slope,) = torch.autograd.grad(_formula(given, *ctx.call), given, above, create_graph=create)
+                (slope,) = torch.autograd.grad(_formula(given, *ctx.call), given, grad_output, create_graph=create)
             return slope, None, None, None, None
         made = made.contiguous()
         slope = torch.empty_like(made)
-        _run(1, made, *ctx.call, context, statistics, above.contiguous(), slope)
+        _run(1, made, *ctx.call, context, statistics, grad_output.contiguous(), slope)
         return slope, None, None, None, None

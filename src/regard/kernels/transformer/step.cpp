@@ -106,10 +106,10 @@ void by_inputs(int64_t begin, int64_t end, int64_t inputs, int64_t outputs, cons
 // A linear layer: its weight (outputs × inputs), which lies by its outputs or by its inputs, and its bias or null.
 struct Linear {
     const float *weight, *bias;
-    int64_t inputs, outputs, turned;
+    int64_t inputs, outputs, transposed;
     void operator()(const float* x, float* y, int64_t threads) const {
         share(outputs, L, threads, inputs * outputs, [=, *this](int64_t begin, int64_t end) {
-            if (turned)
+            if (transposed)
                 by_inputs(begin, end, inputs, outputs, weight, bias, x, y);
             else
                 by_outputs(begin, end, inputs, weight, bias, x, y);
@@ -212,7 +212,7 @@ void step(const Stack* stack, const Past* past, const float* bias, int64_t threa
     float* weights = hidden + doubled * stack->hidden;
     for (int64_t l = 0; l < stack->layers; ++l) {
         const Layer& layer = stack->each[l];
-        float *query = shown + 2 * l * dim, *looked = query + dim;
+        float *query = shown + 2 * l * dim, *attended = query + dim;
         if (stack->pre) layer.attention_norm(dim, x, normed);
         layer.projection(stack->pre ? normed : x, made, threads);
         std::copy(made, made + dim, query);
@@ -227,8 +227,8 @@ void step(const Stack* stack, const Past* past, const float* bias, int64_t threa
                 read(past->slots, width, float(stack->scale), query + q * width, keys, values,
                      bias ? bias + q * past->slots : nullptr, weights, normed + q * width);
         }
-        layer.output(normed, looked, threads);
-        add(dim, looked, x);
+        layer.output(normed, attended, threads);
+        add(dim, attended, x);
         if (!stack->pre) layer.attention_norm(dim, x, x);
         if (stack->pre) layer.feed_forward_norm(dim, x, normed);
         layer.widening(stack->pre ? normed : x, hidden, threads);

@@ -227,7 +227,7 @@ class Steps:
         Returns:
             The vector after the last norm; and the queries of each layer, and what its attention added.
         """
-        x, shown = x.clone(memory_format=torch.contiguous_format), x.new_empty(self._shape)
+        x, recorded = x.clone(memory_format=torch.contiguous_format), x.new_empty(self._shape)
         bias = self._whole(bias, states)
         self._of_stack(
             ctypes.byref(self._stack),
@@ -235,9 +235,9 @@ class Steps:
             None if bias is None else bias.data_ptr(),
             torch.get_num_threads(),
             x.data_ptr(),
-            shown.data_ptr(),
+            recorded.data_ptr(),
         )
-        return x, shown
+        return x, recorded
 
     def write(
         self,
@@ -260,7 +260,7 @@ class Steps:
             The logits after it; and what `step` tells.
         """
         assert self._words is not None
-        logits, shown = states.new_empty((1, 1, self._words.readout.outputs)), states.new_empty(self._shape)
+        logits, recorded = states.new_empty((1, 1, self._words.readout.outputs)), states.new_empty(self._shape)
         bias = self._whole(bias, states)
         self._of_language(
             ctypes.byref(self._stack),
@@ -270,10 +270,10 @@ class Steps:
             word,
             place.data_ptr() if place is not None else self._place_of(position),
             torch.get_num_threads(),
-            shown.data_ptr(),
+            recorded.data_ptr(),
             logits.data_ptr(),
         )
-        return logits, shown
+        return logits, recorded
 
     def _whole(self, bias: Tensor | None, states: Tensor) -> Tensor | None:
         return None if bias is None else bias.float().expand(1, self._stack.heads, 1, states.shape[4]).contiguous()

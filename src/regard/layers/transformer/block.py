@@ -79,12 +79,12 @@ class Block(nn.Module):
         if remember is None:
             attended = self.attention.self_attend(inputs, shared)
         else:
-            query, keys = self.attention.project(inputs, shared.turn)
+            query, keys = self.attention.project(inputs, shared.rotation)
             attended = self.attention(query, remember(keys), shared)
         x, inputs = self._added(x, attended.context, self.attention_norm, self.across_norm)
         looked = None
         if self.across is not None:
-            looked = self.across(self.across.ask(inputs), memory, memory_sight)
+            looked = self.across(self.across.project_query(inputs), memory, memory_sight)
             x, inputs = self._added(x, looked.context, self.across_norm, None)
         added = self.dropout(self.feed_forward(inputs))
         return x + added if before else sum_and_norm(self.feed_forward_norm, x, added)[1], attended, looked

@@ -65,15 +65,15 @@ class Places:
         keys = self.of_keys.shape[1]
         kind = getattr(position, "kind", None)
         bias = position.bias(self.of_queries, self.of_keys) if kind == "bias" else None
-        turn = None
+        rotation = None
         if kind == "rotate":
-            turn = position.at(self.of_queries)
+            rotation = position.rotation_at(self.of_queries)
         positions = (self.of_queries, self.of_keys) if scored else None
         narrow = window is not None and (torch.compiler.is_compiling() or keys > window)
         plain = self.keep is None and self.documents is None and not narrow
         if plain and (not causal or self.queries in (1, keys)):
-            return AttentionContext(None, causal and self.queries > 1, bias, turn, positions)
-        return AttentionContext(self._seen(causal, window if narrow else None), False, bias, turn, positions)
+            return AttentionContext(None, causal and self.queries > 1, bias, rotation, positions)
+        return AttentionContext(self._seen(causal, window if narrow else None), False, bias, rotation, positions)
 
     def _seen(self, causal: bool, window: int | None) -> Bool[Tensor, "#batch 1 #queries keys"]:
         keys = self.of_keys.shape[1]

@@ -178,7 +178,7 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
 
 
 def _only_output(block: Block, x: Tensor, shared: AttentionContext, *given: Any) -> Tensor:
-    output: Tensor = block(x, shared.anew(), *given)[0]
+    output: Tensor = block(x, shared.fresh_copy(), *given)[0]
     return output
 
 

@@ -41,7 +41,7 @@ class _Made:
 
     def __init__(self, top: nn.Module, steps: Steps | None) -> None:
         self._modules = [module for module in top.modules() if module is not top]
-        self._heard = is_hooked(*self._modules, taps=True)
+        self._heard = is_hooked(*self._modules, recording=True)
         self.steps = None if self._heard else steps
         self._kinds = list(map(type, self._modules))
         self._vars = list(map(vars, self._modules))
@@ -61,7 +61,7 @@ class _Made:
             and list(map(type, self._modules)) == self._kinds
             and list(chain.from_iterable(map(dict.values, self._holders))) == self._children
             and not any(map(contains, self._vars, repeat("forward")))
-            and (not self._heard or is_hooked(*self._modules, taps=True))
+            and (not self._heard or is_hooked(*self._modules, recording=True))
             and (self.steps is None or self.steps.current)
         )
 
@@ -184,10 +184,10 @@ class Looks(Mapping[str, Attended]):
         layer = {each: number for number, each in enumerate(self)}[name]
         heads, (query, context) = self._stack.blocks[layer].attention, self._shown[layer]
         query = query.view(1, heads.heads, 1, heads.width)
-        showing: Attended = heads.showing(
+        attended: Attended = heads.attended_of(
             context, query, partial(self._cache.of_layer, layer), AttentionContext(bias=self._bias)
         )
-        return showing
+        return attended
 
     def __iter__(self) -> Iterator[str]:
         return (f"self {layer}" for layer in range(len(self._shown)))

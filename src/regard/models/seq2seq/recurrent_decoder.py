@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
-from regard.kernels.recurrent.deferred import expectation_of_a_loop, linear_of_a_loop
+from regard.kernels.recurrent.deferred import expectation_of_loop, linear_of_loop
 from regard.layers.decoder import State, Step, joined
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Linear, Recurrence
@@ -143,7 +143,7 @@ class RecurrentDecoder(nn.Module):
         if self.loops and inputs.shape[1] > 1:
             return self._shrinking(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
-        linear = linear_of_a_loop(embedded)  # no loop follows, but large products go through a matrix unit so
+        linear = linear_of_loop(embedded)  # no loop follows, but large products go through a matrix unit so
         return self.read(state.fixed, state.moving, embedded, Real(lengths, places), linear).features
 
     def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class RecurrentDecoder(nn.Module):
         _, order = lengths.sort(descending=True, stable=True)
         fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
         living = real.sum(0)
-        rows, linear = len(order), linear_of_a_loop(embedded)
+        rows, linear = len(order), linear_of_loop(embedded)
         features: list[Tensor] = []
         for one, live in zip(embedded.split(1, dim=1), living.tolist(), strict=True):
             if not live and features:
@@ -189,7 +189,7 @@ class RecurrentDecoder(nn.Module):
 
         In a loop the weights are asked for alone, and what they read is a product of the loop's own.
         """
-        read = expectation_of_a_loop(linear)
+        read = expectation_of_loop(linear)
         source: Any = self.source
         if read is None or type(source) is not SourceAttention or not source.is_expectation():
             attended, after = source(fixed, moving, query, embedded)

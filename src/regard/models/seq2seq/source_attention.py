@@ -130,7 +130,7 @@ class SourceAttention(nn.Module):
         if not self._is_general() or fixed["prepared"].projected is not value or len(value) != len(query):
             return None
         weight: Any = attention.score.weight
-        if is_hooked(self, attention, attention.score, taps=True):
+        if is_hooked(self, attention, attention.score, recording=True):
             return None
         if not bilinear.serves(query, weight, value):
             return None
@@ -140,7 +140,7 @@ class SourceAttention(nn.Module):
     def is_expectation(self) -> bool:
         """Whether what is read is the weights times the values and no more, and nobody listens."""
         attention = self.attention
-        if is_hooked(self, attention, taps=True) or not is_unmodified(self, SourceAttention):
+        if is_hooked(self, attention, recording=True) or not is_unmodified(self, SourceAttention):
             return False
         return is_unmodified(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
 

@@ -34,7 +34,7 @@ VISIBLE = {
     "causal": CAUSAL._replace(offset=-2),
     "window": ALL._replace(window=(17, 5)),
     "few": ALL._replace(keep=torch.rand(2, 1, 97, 131, generator=torch.Generator().manual_seed(2)) > 0.98),
-    "lengths": ALL._replace(lengths=[0, 67], asked=[31, 89]),
+    "lengths": ALL._replace(lengths=[0, 67], query_lengths=[31, 89]),
 }
 
 
@@ -59,7 +59,7 @@ def test_vectors_make_the_same_products_over_many_keys(visible, monkeypatch):
     by_unit = all_of(called, given, seen, bias)
     # A score is a sum of 64, and what is read with it one of 811, in as many parts as a vector has numbers.
     bound = likely(64 + 811, torch.float32)
-    if seen.asked is None:
+    if seen.query_lengths is None:
         assert_same(by_unit, all_of(formula, given, seen, bias), bound)
     monkeypatch.setattr(dot, "_MATRIX_UNIT", False)
     assert_same(by_unit, all_of(called, given, seen, bias), bound)

@@ -41,8 +41,8 @@ struct Run {
         const int64_t count = std::min(kQueries, call.queries - query), row = head * call.queries + query;
         const int64_t* q = call.query_strides;
         const uint16_t* from = call.query + item * q[0] + within * q[1] + query * q[2];
-        const Seen seen(call, query, count, length(item));
-        Block<kParts> one(call, places, seen, count, packed, own, scale);
+        const Visible visible(call, query, count, length(item));
+        Block<kParts> one(call, places, visible, count, packed, own, scale);
         if (one.is_short() && q[3] == 1 && call.dim == 64 && count == kQueries && scale >= 0)
             one.take_queries(from, q[2]);
         else

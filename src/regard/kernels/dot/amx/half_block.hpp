@@ -23,12 +23,12 @@ namespace {
 #define REGARD_ALONE __attribute__((noinline))  // among others' its registers would not suffice
 
 // The keys that each of kQueries queries sees, from start to before stop.
-struct Seen {
+struct Visible {
     int64_t start[kQueries], stop[kQueries];
     int64_t first, last;       // what any of them sees
     int64_t all_from, all_to;  // what all of them see
 
-    Seen(const Call& call, int64_t query, int64_t count, int64_t keys)
+    Visible(const Call& call, int64_t query, int64_t count, int64_t keys)
         : first(keys), last(0), all_from(0), all_to(keys) {
         if (query + call.offset + count - 1 <= call.before && query + call.offset + call.after + 1 >= keys) {
             std::fill_n(start, count, 0), std::fill_n(stop, count, keys);  // all see all
@@ -51,10 +51,10 @@ struct Part {
     int64_t low, high, first, last;
 
     explicit Part(int64_t groups) : low(0), high(groups * kKeys), first(0), last(groups) {}  // all
-    Part(const Seen& seen, int64_t row, int64_t begin, int64_t end) {
+    Part(const Visible& visible, int64_t row, int64_t begin, int64_t end) {
         const int64_t size = (end - begin) * kKeys;
-        low = std::min(std::max<int64_t>(seen.start[row] - begin * kKeys, 0), size);
-        high = std::min(std::max(seen.stop[row] - begin * kKeys, low), size);
+        low = std::min(std::max<int64_t>(visible.start[row] - begin * kKeys, 0), size);
+        high = std::min(std::max(visible.stop[row] - begin * kKeys, low), size);
         first = low / kKeys, last = low < high ? up(high, kKeys) : first;
     }
     uint32_t of(int64_t group) const {
@@ -68,7 +68,7 @@ template <int kParts>
 struct Block {
     const Call& call;
     const Places<kParts>& places;
-    const Seen& seen;
+    const Visible& visible;
     const int64_t count;  // of queries
     const char *keys, *values;
     char* own;
@@ -79,9 +79,9 @@ struct Block {
     alignas(64) float totals[kQueries];
     __m512 highest[kQueries], sums[kQueries];  // lane by lane
 
-    Block(const Call& call, const Places<kParts>& places, const Seen& seen, int64_t count, const char* packed,
+    Block(const Call& call, const Places<kParts>& places, const Visible& visible, int64_t count, const char* packed,
           char* own, double scale)
-        : call(call), places(places), seen(seen), count(count), keys(packed),
+        : call(call), places(places), visible(visible), count(count), keys(packed),
           values(packed + places.groups * places.key_bytes), own(own), queries(own),
           scale(float(std::abs(scale) * 1.44269504088896340736)) {}
 
@@ -97,7 +97,7 @@ struct Block {
     // --- scores ---
 
     // The highest scores of kNear groups that all see, looked for row by row while the unit makes others.
-    struct Look {
+    struct Maxima {
         const float* from;
         int64_t stride;
         __m512* highest;
@@ -126,7 +126,7 @@ struct Block {
         if (is_held) hold_queries();
         const char* key = keys + begin * places.key_bytes;
         float* to = scores_of(0);
-        Look before{nullptr, places.scores_stride, nullptr, 0};
+        Maxima before{nullptr, places.scores_stride, nullptr, 0};
         for (int64_t group = begin; group < end; group += kNear) {
             const int64_t size = std::min(kNear, end - group);
             for (int64_t i = 0; i < size; ++i, key += places.key_bytes, to += kKeys)
@@ -136,10 +136,10 @@ struct Block {
                     score_all(key, to, before);
             before.rest();
             tiles::written();
-            if (size == kNear && seen.is_whole(group, group + kNear))
+            if (size == kNear && visible.is_whole(group, group + kNear))
                 before = {to - size * kKeys, places.scores_stride, highest, count};
             else
-                look(group, size, to - size * kKeys);
+                take_maxima(group, size, to - size * kKeys);
             tiles::written();
         }
         before.rest();
@@ -157,7 +157,7 @@ struct Block {
         REGARD_LOAD(6, queries + next_chunk, query_stride);
         REGARD_LOAD(7, queries + next_chunk + next_strip, query_stride);
     }
-    REGARD_INLINE void score_held(const char* key, float* to, Look& before) const {
+    REGARD_INLINE void score_held(const char* key, float* to, Maxima& before) const {
         for (int half = 0; half < 2; ++half, key += kTile, to += kLanes) {
             _tile_zero(0);
             _tile_zero(1);
@@ -175,7 +175,7 @@ struct Block {
             _tile_stored(1, to + 16 * places.scores_stride, places.scores_stride * 4);
         }
     }
-    REGARD_INLINE void score_all(const char* key, float* to, Look& before) const {
+    REGARD_INLINE void score_all(const char* key, float* to, Maxima& before) const {
         const char* query = own;
         zero();
         for (int64_t chunk = 0; chunk < places.chunks; ++chunk) {
@@ -191,15 +191,15 @@ struct Block {
         store(to, places.scores_stride);
     }
     // A NaN is passed over.
-    REGARD_INLINE void look(int64_t group, int64_t size, const float* from) {
-        const bool is_whole = size == kNear && seen.is_whole(group, group + kNear);
+    REGARD_INLINE void take_maxima(int64_t group, int64_t size, const float* from) {
+        const bool is_whole = size == kNear && visible.is_whole(group, group + kNear);
         for (int64_t row = 0; row < count; ++row, from += places.scores_stride) {
             __m512 found = highest[row];
             if (is_whole) {
                 for (int64_t i = 0; i < 2 * kNear; ++i)
                     found = _mm512_max_ps(_mm512_load_ps(from + i * kLanes), found);
             } else {
-                const Part part(seen, row, group, group + size);
+                const Part part(visible, row, group, group + size);
                 for (int64_t i = 0; i < 2 * size; ++i)
                     found = _mm512_mask_max_ps(found, __mmask16(part.of(i / 2) >> i % 2 * kLanes),
                                                _mm512_load_ps(from + i * kLanes), found);
@@ -240,7 +240,7 @@ struct Block {
         find_maxima(found);
         const __m512 factor = _mm512_set1_ps(scale);
         const int64_t groups = end - begin;
-        const bool is_whole = seen.is_whole(begin, end);
+        const bool is_whole = visible.is_whole(begin, end);
         for (int64_t row = 0; row < count; ++row) {
             raise(row, found[row]);
             const float* from = scores_of(row);
@@ -248,7 +248,7 @@ struct Block {
             // Who saw nothing yet has no maximum, and no weights either.
             const __m512 top = _mm512_set1_ps(maximum[row] == -INFINITY ? 0 : maximum[row] * scale);
             __m512 total[2] = {sums[row], _mm512_setzero_ps()};  // a sum waits for the one before
-            const Part part = is_whole ? Part(groups) : Part(seen, row, begin, end);
+            const Part part = is_whole ? Part(groups) : Part(visible, row, begin, end);
             const int64_t whole_from = up(part.low, kKeys), whole_to = part.high / kKeys;
             int64_t group = 0;
             auto some = [&](int64_t until) REGARD_ALWAYS {
@@ -265,13 +265,13 @@ struct Block {
         }
     }
     template <bool kWhole>
-    static REGARD_INLINE void weigh(const float* from, __m512 factor, __m512 top, uint32_t seen, __m512& total,
+    static REGARD_INLINE void weigh(const float* from, __m512 factor, __m512 top, uint32_t visible, __m512& total,
                                     char* to) {
         __m512 weights[2];
         __m512i words[2];
         for (int i = 0; i < 2; ++i) {
             weights[i] = two_to_the<kParts == 2>(_mm512_fmsub_ps(_mm512_load_ps(from + i * kLanes), factor, top));
-            if (!kWhole) weights[i] = _mm512_maskz_mov_ps(__mmask16(seen >> 16 * i), weights[i]);
+            if (!kWhole) weights[i] = _mm512_maskz_mov_ps(__mmask16(visible >> 16 * i), weights[i]);
             words[i] = _mm512_castps_si512(weights[i]);
         }
         if (kParts == 1) {
@@ -320,7 +320,7 @@ struct Block {
 
     void run() {
         for (int64_t row = 0; row < kQueries; ++row) maximum[row] = -INFINITY, sums[row] = _mm512_setzero_ps();
-        const int64_t from = seen.first / kKeys, to = up(seen.last, kKeys);
+        const int64_t from = visible.first / kKeys, to = up(visible.last, kKeys);
         for (int64_t begin = from; begin < to; begin += kGroups) {
             const int64_t end = std::min(begin + kGroups, to);
             score(begin, end);
@@ -336,9 +336,9 @@ struct Block {
     void finish(uint16_t* context, float* logsumexp) const {
         uint32_t none = 0;
         for (int64_t row = 0; row < count; ++row, context += call.width) {
-            // Who sees nothing reads 0, and so does one whose visible scores are all −inf.
-            const bool is_blind = seen.start[row] == seen.stop[row];
-            const bool reads = !is_blind && (maximum[row] != -INFINITY || std::isnan(totals[row]));
+            // A fully masked query gets a zero context, and so does one whose visible scores are all −inf.
+            const bool is_fully_masked = visible.start[row] == visible.stop[row];
+            const bool reads = !is_fully_masked && (maximum[row] != -INFINITY || std::isnan(totals[row]));
             none |= uint32_t(!reads) << row;
             const __m512 inverse = _mm512_set1_ps(1 / totals[row]);
             const float* from = context_of(row);

@@ -6,7 +6,7 @@
 
 struct Call {  // half.py makes it number by number
     int64_t batch, heads, key_heads, queries, keys, dim, width, threads;
-    int64_t offset, before, after;  // query i sees the keys i + offset − before … i + offset + after
+    int64_t offset, before, after;  // query i attends to the keys i + offset − before … i + offset + after
     const int64_t* lengths;         // null: all keys
     const uint16_t *query, *key, *value;
     int64_t query_strides[4], key_strides[4], value_strides[4];  // in numbers
@@ -199,24 +199,24 @@ void pack_queries(const Call& call, const uint16_t* query, int64_t rows, int64_t
         }
 }
 
-// One group of keys, turned: rows are pairs of dims, 16 keys long.
+// One group of keys, transposed: rows are pairs of dims, 16 keys long.
 template <int kParts>
 void pack_keys(const Call& call, const uint16_t* key, int64_t rows, int64_t chunks, char* to) {
     const int64_t along = call.key_strides[2], across = call.key_strides[3], dim = call.dim;
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
         for (int64_t tile = 0; tile < 2; ++tile) {
-            __m512i turned[2][16];
+            __m512i transposed[2][16];
             for (int64_t row = 0; row < 16; ++row) {
                 int64_t at = tile * 16 + row;
                 const uint16_t* from = key + at * along + chunk * 32 * across;
                 __m512i parts[2];
                 split<kParts>(row_of(from, across, at < rows ? dim - chunk * 32 : 0), parts);
-                for (int part = 0; part < kParts; ++part) turned[part][row] = parts[part];
+                for (int part = 0; part < kParts; ++part) transposed[part][row] = parts[part];
             }
             for (int part = 0; part < kParts; ++part) {
-                transpose(turned[part]);
+                transpose(transposed[part]);
                 for (int row = 0; row < 16; ++row)
-                    _mm512_store_si512(to + ((chunk * kParts + part) * 2 + tile) * kTile + row * 64, turned[part][row]);
+                    _mm512_store_si512(to + ((chunk * kParts + part) * 2 + tile) * kTile + row * 64, transposed[part][row]);
             }
         }
 }

@@ -30,7 +30,7 @@ struct Table {
 struct Fits {
     __mmask16 amiss = 0;
 
-    void look(__m512 numbers) {
+    void take(__m512 numbers) {
         amiss |= _mm512_cmp_ps_mask(_mm512_abs_ps(numbers), _mm512_set1_ps(0x1p40f), _CMP_NLE_UQ);
     }
 };
@@ -49,7 +49,7 @@ inline void square(const Table& matrix, int64_t row, int64_t rows, int64_t colum
         held[i] = Vec<float>{};
         if (i >= lines) continue;
         const __m512 numbers = _mm512_maskz_loadu_ps(mask, from + i * step) * factor;
-        fits.look(numbers);
+        fits.take(numbers);
         held[i] = (Vec<float>)numbers;
     }
     if (!along) turn<float>(held);

@@ -22,11 +22,11 @@ struct Matrix {
 
     using Unit = tiles::Held;
 
-    // Rows of a block, as numbers and as tiles; turned as well if they are to be added to sums.
+    // Rows of a block, as numbers and as tiles; transposed as well if they are to be added to sums.
     struct Lines {
         int64_t columns, width, along;
         Buffer<T> numbers;
-        Buffer<char> tiles, turned;
+        Buffer<char> tiles, transposed;
 
         Lines(int64_t rows, int64_t columns, bool across)
             : columns(columns),
@@ -34,7 +34,7 @@ struct Matrix {
               along(chunks(columns) * kThree),
               numbers(chunks(rows) * kChunk * width),
               tiles(strips(rows) * along),
-              turned(across ? chunks(rows) * strips(columns) * kThree : 0),
+              transposed(across ? chunks(rows) * strips(columns) * kThree : 0),
               across(across) {}
         // The first rows of a view. Those with numbers that are too large are kept in mind, and 0 for the unit.
         void write(const View& view, int64_t rows, T factor) {
@@ -74,7 +74,7 @@ struct Matrix {
                         other[i] = (Vec<T>)part(chunk * kChunk + kStrip + i, c);
                     }
                     turn<T>(one), turn<T>(other);
-                    char* to = turned.at + (c / kStrip * chunks(rows) + chunk) * kThree;
+                    char* to = transposed.at + (c / kStrip * chunks(rows) + chunk) * kThree;
                     for (int64_t i = 0; i < kStrip; ++i) put_pairs((__m512)one[i], (__m512)other[i], to + i * 64);
                 }
         }
@@ -127,7 +127,7 @@ struct Matrix {
             }
         }
     };
-    // What is added up for the keys of one head, turned.
+    // What is added up for the keys of one head, transposed.
     struct Sums {
         int64_t keys, columns, room;
         Buffer<T> numbers;
@@ -259,7 +259,7 @@ struct Matrix {
                                   room.tiles.at + ((chunk - first) * 2 + i) * kThree + r * 64);
             for (int64_t c = 0; c < width; c += 2 * kStrip)
                 add(c + kStrip < width, true, last - first,
-                    {lines.turned.at + (c / kStrip * all + first) * kThree, kThree, all * kThree},
+                    {lines.transposed.at + (c / kStrip * all + first) * kThree, kThree, all * kThree},
                     {room.tiles.at, 2 * kThree, kThree}, sums.numbers.at + c * sums.room + tile.start + panel,
                     sums.room);
         }

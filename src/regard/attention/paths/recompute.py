@@ -1,0 +1,69 @@
+"""Weights, their logarithms and their statistics on demand, for the paths that did not form them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.attended import Counted, check_unchanged, counted
+from regard.attention.call import guard as guarding
+from regard.attention.call.call import Call
+from regard.attention.statistics import Statistics, statistics_of
+from regard.kernels.fallback import query_chunks
+
+ALL = slice(None)
+"""All queries."""
+
+
+def cast(kind: torch.dtype, tensor: Tensor) -> Tensor:
+    """In this type; to ask torch for the one that it has takes as long as a small operation."""
+    return tensor if tensor.dtype is kind else tensor.to(kind)
+
+
+def recompute(
+    call: Call,
+    scores: Callable[[slice], Tensor],
+    drawn_mask: Callable[[], Tensor | None],
+    nonfinite: Tensor | None,
+    *made_from: Tensor,
+    observed: Callable[[int], Statistics] | None = None,
+) -> "Recompute":
+    """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
+    # A graph takes no recipes along.
+    return Recompute(
+        call, scores, drawn_mask, nonfinite, observed, [] if call.traced else counted(*made_from, call.bias)
+    )
+
+
+class Recompute(NamedTuple):
+    """The weights made again, with their scores and mask."""
+
+    call: Call
+    scores: Callable[[slice], Tensor]
+    drawn_mask: Callable[[], Tensor | None]
+    nonfinite: Tensor | None
+    observed: Callable[[int], Statistics] | None
+    counts: Counted
+
+    def check(self) -> None:
+        check_unchanged(self.counts)
+
+    def weights(self) -> Tensor:
+        return self._made(self.call.normalizer, ALL)
+
+    def log_weights(self) -> Tensor:
+        return self._made(self.call.normalizer.log_weights, ALL)
+
+    @property
+    def statistics(self) -> Callable[[int], Statistics] | None:
+        return None if isinstance(self.call.normalizer.temperature, Tensor) else self.observed or self._statistics
+
+    def _statistics(self, top: int) -> Statistics:
+        shape = (*self.call.query.shape[:-1], self.call.sizes.keys)
+        return statistics_of(lambda part: self._made(self.call.normalizer, part), shape, top)
+
+    def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
+        keep = query_chunks.chunk_of(self.drawn_mask(), part)
+        nonfinite = None if self.nonfinite is None else self.nonfinite[..., part]
+        return cast(self.call.query.dtype, guarding.propagate_nan(make(self.scores(part), keep), nonfinite, keep))
