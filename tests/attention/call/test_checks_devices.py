@@ -32,7 +32,7 @@ def test_of_what_a_stack_looks_at():
     heads = CrossHeads(64, 4)
     keys = torch.ones(2, 4, 257, 16, device="meta")
     with pytest.raises(RuntimeError, match="device"):
-        heads(heads.ask(torch.ones(2, 257, 64)), Keys(keys, keys), AttentionContext())
+        heads(heads.project_query(torch.ones(2, 257, 64)), Keys(keys, keys), AttentionContext())
 
 
 @pytest.mark.parametrize("make", [masks.padding, masks.ragged])
