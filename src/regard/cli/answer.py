@@ -150,8 +150,8 @@ def _questions(given: str) -> "list[Asked]":
     from regard.data.text.lines import ending_of
 
     if ending_of(given) == ".json":
-        return [one for group in read_squad(given, told=False) for one in group]
-    return [one for story in _stories(given) for one in questions_of(story, told=False)]
+        return [one for group in read_squad(given, answered=False) for one in group]
+    return [one for story in _stories(given) for one in questions_of(story, answered=False)]
 
 
 def _found(one: "Found", format: str) -> str:
@@ -159,7 +159,7 @@ def _found(one: "Found", format: str) -> str:
         return f"{' '.join(one.text.split())}\t{one.probability:.4f}"
     question = one.question
     told: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
-    told |= {"question": question.asked, "answer": one.text, "probability": one.probability}
+    told |= {"question": question.question, "answer": one.text, "probability": one.probability}
     told |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
     if one.nothing is not None:
         told["no_answer"] = one.nothing

@@ -5,9 +5,16 @@ import re
 import pytest
 
 from regard.data.reading.babi import parse_stories, read_stories
-from regard.data.reading.settings import MadeStories
-from regard.data.reading.stories import DROP, GO, PEOPLE, PLACES, TAKE, THINGS, made_story
-from regard.data.reading.story_batches import IGNORED, StoryBatch, StoryBatches, Vocabulary, steps_of, words_of
+from regard.data.reading.settings import SyntheticStories
+from regard.data.reading.stories import DROP, GO, PEOPLE, PLACES, TAKE, THINGS, synthetic_story
+from regard.data.reading.story_batches import (
+    IGNORED,
+    StoryBatch,
+    StoryBatches,
+    StoryVocabulary,
+    encode_story,
+    story_words,
+)
 from regard.errors import DataError, RunError
 from tests.shared import SHARED, needs_shared
 
@@ -68,11 +75,11 @@ def test_a_question_may_go_without_its_answer_where_it_is_to_be_found():
 def test_made_stories_speak_as_the_real_training_files_do(number):
     (path,) = (SHARED / "data" / "babi" / "en").glob(f"qa{number}_*_train.txt")
     real = read_stories(path)
-    made = [made_story(MadeStories(facts=number), 0, "training", at) for at in range(150)]
-    assert {word for story in real for line in story.lines for word in words_of(line.text)} == {
-        word for story in made for line in story.lines for word in words_of(line.text)
+    made = [synthetic_story(SyntheticStories(facts=number), 0, "training", at) for at in range(150)]
+    assert {word for story in real for line in story.lines for word in story_words(line.text)} == {
+        word for story in made for line in story.lines for word in story_words(line.text)
     }
-    assert Vocabulary.of(real) == Vocabulary.of(made)
+    assert StoryVocabulary.of(real) == StoryVocabulary.of(made)
 
     def forms(stories):
         named = re.compile("|".join((*PEOPLE, *PLACES, *THINGS)))
@@ -85,10 +92,10 @@ def test_made_stories_speak_as_the_real_training_files_do(number):
 @pytest.mark.parametrize("facts", [1, 2])
 def test_the_facts_of_a_made_story_tell_its_answers(facts):
     for number in range(60):
-        story = made_story(MadeStories(facts=facts), 3, "test", number)
-        assert sum(line.asks for line in story.lines) == 5
+        story = synthetic_story(SyntheticStories(facts=facts), 3, "test", number)
+        assert sum(line.is_question for line in story.lines) == 5
         for at, line in enumerate(story.lines):
-            if not line.asks:
+            if not line.is_question:
                 continue
             assert len(line.supports) == facts and all(place < at for place in line.supports)
             last = story.lines[max(line.supports) if facts == 1 else line.supports[1]].text
@@ -104,27 +111,29 @@ def test_the_facts_of_a_made_story_tell_its_answers(facts):
 
 
 def test_a_made_story_depends_on_its_number_seed_and_part_alone():
-    settings = MadeStories(facts=2)
-    assert made_story(settings, 0, "training", 5) == made_story(settings, 0, "training", 5)
+    settings = SyntheticStories(facts=2)
+    assert synthetic_story(settings, 0, "training", 5) == synthetic_story(settings, 0, "training", 5)
     others = [(1, "training", 5), (0, "test", 5), (0, "training", 6)]
-    assert all(made_story(settings, 0, "training", 5).lines != made_story(settings, *other).lines for other in others)
+    assert all(
+        synthetic_story(settings, 0, "training", 5).lines != synthetic_story(settings, *other).lines for other in others
+    )
     assert len(GO) == 5
 
 
 def test_steps_and_batches_by_hand():
     first, second = parse_stories(TEXT.splitlines(), "it")
-    vocabulary = Vocabulary.of([first, second])
+    vocabulary = StoryVocabulary.of([first, second])
     assert vocabulary.answers == ("bathroom", "garden")
-    steps = steps_of(first, vocabulary, thinking=2, max_words=3)
+    steps = encode_story(first, vocabulary, thinking=2, max_words=3)
     assert steps.kinds == [1, 1, 2, 3, 3] and steps.lines == [0, 1, 2, 2, 2]
     assert steps.answers == {4: 0}
     assert [len(words) for words in steps.words] == [3, 3, 3, 0, 0]  # cut at three words
-    batch = StoryBatch.of([steps, steps_of(second, vocabulary, 2, 3)])
+    batch = StoryBatch.of([steps, encode_story(second, vocabulary, 2, 3)])
     assert batch.words.shape == (2, 5, 3)
     assert batch.kinds[1].tolist() == [1, 2, 3, 3, 0]
     assert batch.answers.tolist() == [[IGNORED] * 4 + [0], [IGNORED] * 3 + [1, IGNORED]]
     with pytest.raises(DataError, match="the answer 'garden' does not occur in training. Did you"):
-        steps_of(second, Vocabulary(vocabulary.words, ("gardens",)), 0, 9)
+        encode_story(second, StoryVocabulary(vocabulary.words, ("gardens",)), 0, 9)
 
 
 def test_epochs_are_new_for_made_stories_and_another_order_for_those_of_a_file():
@@ -135,12 +144,12 @@ def test_epochs_are_new_for_made_stories_and_another_order_for_those_of_a_file()
 
 
 def test_a_vocabulary_is_kept_as_json(tmp_path):
-    vocabulary = Vocabulary(("a", "ü"), ("x",))
+    vocabulary = StoryVocabulary(("a", "ü"), ("x",))
     vocabulary.save(tmp_path)
-    assert Vocabulary.load(tmp_path) == vocabulary
+    assert StoryVocabulary.load(tmp_path) == vocabulary
     (tmp_path / "stories.json").write_text('{"words": "a"}')
     with pytest.raises(RunError, match="damaged"):
-        Vocabulary.load(tmp_path)
+        StoryVocabulary.load(tmp_path)
     (tmp_path / "stories.json").unlink()
     with pytest.raises(RunError, match="missing"):
-        Vocabulary.load(tmp_path)
+        StoryVocabulary.load(tmp_path)

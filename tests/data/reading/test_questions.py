@@ -5,9 +5,24 @@ import time
 
 import pytest
 
-from regard.data.reading.babi import Line, Story, read_stories
-from regard.data.reading.question_batches import NOWHERE, Encoder, QuestionBatch, QuestionBatches, read_length, together
-from regard.data.reading.questions import Given, Question, question_of, questions_of, sentences_in, span_of, words_in
+from regard.data.reading.babi import Story, StoryLine, read_stories
+from regard.data.reading.question_batches import (
+    NO_ANSWER,
+    QuestionBatch,
+    QuestionBatches,
+    QuestionEncoder,
+    batches_in_use,
+    read_length,
+)
+from regard.data.reading.questions import (
+    GivenAnswer,
+    Question,
+    question_of,
+    questions_of,
+    sentences_in,
+    span_of,
+    words_in,
+)
 from regard.data.reading.squad import read_squad
 from regard.data.tagging.word_features import WordFeatures
 from regard.errors import DataError
@@ -78,11 +93,16 @@ def story(*lines):
 
 
 def test_an_answer_of_a_story_is_given_wherever_it_stands():
-    asks = Line("Where is Mary?", True, "garden", (2,))
-    told = [Line("John left the Garden."), Line("Who?", True, "John"), Line("Mary is in the garden."), asks]
+    asks = StoryLine("Where is Mary?", True, "garden", (2,))
+    told = [
+        StoryLine("John left the Garden."),
+        StoryLine("Who?", True, "John"),
+        StoryLine("Mary is in the garden."),
+        asks,
+    ]
     _, one = questions_of(story(*told))
     assert one.text == "John left the Garden.\nMary is in the garden."
-    assert one.answers == (Given("Garden", 14), Given("garden", 37))
+    assert one.answers == (GivenAnswer("Garden", 14), GivenAnswer("garden", 37))
     assert [one.text[start:end] for start, end in one.sentences] == ["John left the Garden.", "Mary is in the garden."]
     assert one.supports == (1,)  # the second sentence of the text, not the third line of the story
 
@@ -90,9 +110,12 @@ def test_an_answer_of_a_story_is_given_wherever_it_stands():
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([Line("Mary left."), Line("Did she?", True, "yes")], "the answer 'yes' to 'Did she\\?' stands nowhere"),
-        ([Line("Where?", True, "here")], "comes before any sentence"),
-        ([Line("Mary left."), Line("?", True, "Mary")], "the question '\\?' has no words"),
+        (
+            [StoryLine("Mary left."), StoryLine("Did she?", True, "yes")],
+            "the answer 'yes' to 'Did she\\?' stands nowhere",
+        ),
+        ([StoryLine("Where?", True, "here")], "comes before any sentence"),
+        ([StoryLine("Mary left."), StoryLine("?", True, "Mary")], "the question '\\?' has no words"),
     ],
 )
 def test_what_cannot_be_pointed_at_is_told(lines, told):
@@ -118,9 +141,9 @@ def test_the_real_stories_can_be_pointed_at():
 
 def test_the_last_sentence_may_be_the_question():
     one = question_of("  Mary left. \n John came. Who left?  ")
-    assert (one.text, one.asked) == ("  Mary left. \n John came.", "Who left?")
+    assert (one.text, one.question) == ("  Mary left. \n John came.", "Who left?")
     assert one.text[13:] == "\n John came." and one.answers is None
-    assert question_of("玛丽走了。谁走了？").asked == "谁走了？"
+    assert question_of("玛丽走了。谁走了？").question == "谁走了？"
 
 
 @pytest.mark.parametrize(
@@ -151,10 +174,10 @@ def test_squad_1_and_2_are_read(tmp_path):
     tree = squad(asked("Zoë", 0), none, several)
     tree["data"][0]["paragraphs"].append({"context": "No questions.", "qas": []})
     [[first, second, third]] = read_squad(write(tmp_path, tree))
-    assert first.answers == (Given("Zoë", 0),) and first.text == CONTEXT and first.id == "q1"
+    assert first.answers == (GivenAnswer("Zoë", 0),) and first.text == CONTEXT and first.id == "q1"
     assert second.answers == () and "article 'Light', question 'q2'" in second.place
-    assert third.answers == (Given("On  Light", 13), Given("“On  Light”", 12))  # the emoji is one character
-    [[untold, *_]] = read_squad(tmp_path / "train.json", told=False)
+    assert third.answers == (GivenAnswer("On  Light", 13), GivenAnswer("“On  Light”", 12))  # the emoji is one character
+    [[untold, *_]] = read_squad(tmp_path / "train.json", answered=False)
     assert untold.answers is None
 
 
@@ -212,7 +235,7 @@ def test_a_file_that_is_otherwise_is_refused_with_article_and_question(tmp_path,
 
 def encoder(longest=3):
     words = ["zoë", "wrote", "light", "who", "it"]
-    return Encoder(WordFeatures.train(words, least=1, affix=0), longest)
+    return QuestionEncoder(WordFeatures.train(words, least=1, affix=0), longest)
 
 
 def test_places_count_from_one_and_long_answers_are_none():
@@ -220,24 +243,24 @@ def test_places_count_from_one_and_long_answers_are_none():
         return encoder().spans(Question(CONTEXT, "Who?", answers, sentences_in(CONTEXT)))
 
     # Zoë 🙂 wrote “ On Light ” in 1704 .
-    assert spans(Given("Zoë", 0)) == [(1, 1)] and spans(Given("On  Light", 13)) == [(5, 6)]
-    assert spans(Given("Zo", 0), Given("Zoë", 0)) == [(1, 1)]  # within a word is the word
-    assert spans(Given("“On  Light”", 12), Given("Light”", 17)) == [(6, 7)]  # four words are more than three
-    assert spans() == [NOWHERE]
+    assert spans(GivenAnswer("Zoë", 0)) == [(1, 1)] and spans(GivenAnswer("On  Light", 13)) == [(5, 6)]
+    assert spans(GivenAnswer("Zo", 0), GivenAnswer("Zoë", 0)) == [(1, 1)]  # within a word is the word
+    assert spans(GivenAnswer("“On  Light”", 12), GivenAnswer("Light”", 17)) == [(6, 7)]  # 4 words are more than 3
+    assert spans() == [NO_ANSWER]
 
 
 def test_what_stands_in_the_question_is_marked_in_any_case():
     one = encoder()(question_of("It WROTE it. Light.", "wrote it?"))
-    assert one.shared == [1, 1, 1, 0, 0, 0]
-    assert one.spans == [] and len(one.asked) == 3
+    assert one.in_question == [1, 1, 1, 0, 0, 0]
+    assert one.spans == [] and len(one.question) == 3
 
 
 def test_a_batch_pads_with_nothing():
-    given = (Given("Light", 0), Given("light", 7))
+    given = (GivenAnswer("Light", 0), GivenAnswer("light", 7))
     two = [encoder()(question_of("Who wrote it?", "who")), encoder()(Question("Light. light", "it", given, ((0, 12),)))]
     batch = QuestionBatch.of(two)
     assert batch.lengths.tolist() == [4, 3] and batch.text[1, 3].tolist() == [0] * batch.text.shape[-1]
-    assert batch.spans.tolist() == [[[0, 0], [0, 0]], [[1, 1], [3, 3]]] and batch.told.tolist() == [
+    assert batch.spans.tolist() == [[[0, 0], [0, 0]], [[1, 1], [3, 3]]] and batch.is_answer.tolist() == [
         [False] * 2,
         [True] * 2,
     ]
@@ -266,8 +289,8 @@ def test_each_question_comes_once_an_epoch_with_others_of_its_length():
 def test_long_texts_are_read_by_themselves_and_too_long_ones_not_at_all():
     """Held-out texts, which nothing bounds, were read a whole batch together: the square of the longest, each."""
     lengths = [7, 5000, 3, 3000, 11]
-    assert together(lengths) == [[1], [4, 3], [2, 0]]
-    assert together([5, 2, 3], 2) == [[2, 0], [1]] and together([]) == []
-    assert all(len(some) * max(lengths[at] for at in some) <= 8000 for some in together(lengths))
+    assert batches_in_use(lengths) == [[1], [4, 3], [2, 0]]
+    assert batches_in_use([5, 2, 3], 2) == [[2, 0], [1]] and batches_in_use([]) == []
+    assert all(len(some) * max(lengths[at] for at in some) <= 8000 for some in batches_in_use(lengths))
     with pytest.raises(DataError, match="q7: the text has 10001 words, and at most 10000"):
         read_length(Question("a " * 10_001, "a?", None, (), place="q7"))

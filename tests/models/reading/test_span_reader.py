@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.data.reading.question_batches import Encoded, QuestionBatch
+from regard.data.reading.question_batches import EncodedQuestion, QuestionBatch
 from regard.models.reading.span_reader import SpanReader, point
 from regard.models.reading.span_settings import SpanReaderSettings
 
@@ -28,7 +28,7 @@ def encoded(words, asked, spans=()):
     text, question = (
         [[int(torch.randint(1, FEATURES, (), generator=one)), 3] for _ in range(count)] for count in (words, asked)
     )
-    return Encoded(text, question, [place % 2 for place in range(words)], list(spans))
+    return EncodedQuestion(text, question, [place % 2 for place in range(words)], list(spans))
 
 
 def probabilities(model, batch):
@@ -80,7 +80,11 @@ def test_b21_b22_batch_mates_and_padding_change_nothing_k6():
         assert_close(alone.starts[0], together.starts[row, :places], rtol=1e-5, atol=1e-6)
         assert not together.starts[row, places:].any()
     batch = QuestionBatch.of(several)
-    batch.text[2, 1:], batch.asked[2, 1:], batch.shared[2, 1:] = 5, 7, 1  # what is behind the end may be anything
+    batch.text[2, 1:], batch.question[2, 1:], batch.in_question[2, 1:] = (
+        5,
+        7,
+        1,
+    )  # what is behind the end may be anything
     assert_close(point(model, model.read(batch)).starts, together.starts, rtol=1e-5, atol=1e-6)
 
 

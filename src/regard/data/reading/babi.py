@@ -19,18 +19,18 @@ from regard.errors import DataError, quoted
 _FORM = "a line is `number sentence`, or `number question<TAB>answer<TAB>numbers of facts`"
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """One line of a story.
 
     Attributes:
         text: a sentence, or a question.
-        asks: whether it is a question.
-        answer: of a question, where it is told.
-        supports: the places in the story, from 0, of the facts that the answer needs; none where they are not told.
+        is_question: whether it is one; else it is a sentence.
+        answer: of a question, where the data give it.
+        supports: the lines of the story, from 0, with the facts that the answer needs; none where they are not given.
     """
 
     text: str
-    asks: bool = False
+    is_question: bool = False
     answer: str | None = None
     supports: tuple[int, ...] = ()
 
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 class Story(NamedTuple):
     """Sentences and questions in order, and the place where they were read."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[StoryLine, ...]
     place: str
 
 
@@ -59,10 +59,10 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
     """The stories of some lines; `origin` is what errors call them. Blank lines are left out.
 
     Raises:
-        DataError: a line is not in the form, or there is no story to learn from; where questions are only asked, no
+        DataError: a line is not in the form, or there is no story to learn from; where answers are not expected, no
             line in is no story out.
     """
-    story: list[Line] = []
+    story: list[StoryLine] = []
     begun = ""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -71,13 +71,13 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
         expected, found = len(story) + 1, re.match(r"\s*(\d{1,9})\s+(\S.*)", line)
         if not found:
             raise DataError(f"{place}: {quoted(line)} does not begin with its number and a sentence; {_FORM}")
-        told = int(found[1])
-        if told == 1 and story:
+        given = int(found[1])
+        if given == 1 and story:
             yield Story(tuple(story), begun)
             story, expected = [], 1
-        if told != expected:
+        if given != expected:
             raise DataError(
-                f"{place}: it has the number {told}; expected {expected}" + (", or 1 for a new story" if story else "")
+                f"{place}: it has the number {given}; expected {expected}" + (", or 1 for a new story" if story else "")
             )
         if not story:
             begun = place
@@ -88,20 +88,20 @@ def parse_stories(lines: Iterable[str], origin: str, answered: bool = True) -> I
         raise DataError(f"{origin}: there is no story in it; {_FORM}")
 
 
-def _line(text: str, before: list[Line], place: str, answered: bool) -> Line:
-    said, *rest = (part.strip() for part in text.split("\t"))
+def _line(text: str, before: list[StoryLine], place: str, answered: bool) -> StoryLine:
+    first, *rest = (part.strip() for part in text.split("\t"))
     if not rest:
-        asks = said.endswith("?")
-        if asks and answered:
-            raise DataError(f"{place}: the question {quoted(said)} has no answer; {_FORM}")
-        return Line(said, asks)
-    if len(rest) > 2 or not said or not rest[0]:
+        is_question = first.endswith("?")
+        if is_question and answered:
+            raise DataError(f"{place}: the question {quoted(first)} has no answer; {_FORM}")
+        return StoryLine(first, is_question)
+    if len(rest) > 2 or not first or not rest[0]:
         raise DataError(f"{place}: {len(rest) + 1} columns, of which {quoted(text)}; {_FORM}")
     places = []
     for word in rest[1].split() if len(rest) == 2 else []:
         if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:10]) <= len(before):
             raise DataError(f"{place}: the fact {quoted(word)} is no number of an earlier line, 1 to {len(before)}")
-        if before[int(word) - 1].asks:
+        if before[int(word) - 1].is_question:
             raise DataError(f"{place}: the fact {word} is a question; a fact is a sentence of the story")
         places.append(int(word) - 1)
-    return Line(said, True, rest[0], tuple(places))
+    return StoryLine(first, True, rest[0], tuple(places))

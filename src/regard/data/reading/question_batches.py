@@ -1,6 +1,6 @@
 """Questions about texts as tensors, in batches of texts of similar length.
 
-Place 0 of a text means that it does not answer; word n, counted from 0, has place n + 1.
+Position 0 of a text means that it does not answer; word n, counted from 0, has position n + 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,23 +18,23 @@ from regard.data.reading.questions import Question, Span, key_of, span_of, words
 from regard.data.tagging.word_features import WordFeatures
 from regard.errors import DataError
 
-NOWHERE: Span = (0, 0)
+NO_ANSWER: Span = (0, 0)
 """Where the answer begins and ends that a text does not give."""
 
 
-class Encoded(NamedTuple):
-    """A question as it is read.
+class EncodedQuestion(NamedTuple):
+    """A question and its text as ids.
 
     Attributes:
         text: ids of the features of each word of the text.
-        asked: likewise of the question.
-        shared: for each word of the text, 1 if it stands in the question, too.
-        spans: first and last place of each given answer; none where nothing is told.
+        question: likewise of the question.
+        in_question: for each word of the text, 1 if it stands in the question, too ("exact match", Chen et al. 2017).
+        spans: first and last position of each given answer; none where the data say nothing.
     """
 
     text: list[list[int]]
-    asked: list[list[int]]
-    shared: list[int]
+    question: list[list[int]]
+    in_question: list[int]
     spans: list[Span]
 
 
@@ -45,20 +45,20 @@ class QuestionBatch:
     Attributes:
         text: ids of the features of each word, 0 where there is none.
         lengths: words of each text.
-        asked: ids of the questions' words.
-        asked_lengths: words of each question.
-        shared: whether a word of the text stands in the question.
-        spans: first and last place of each given answer; the first answer again where a question has fewer.
-        told: which of these are answers; none of a question about which nothing is told.
+        question: ids of the questions' words.
+        question_lengths: words of each question.
+        in_question: whether a word of the text stands in the question.
+        spans: first and last position of each given answer; the first answer again where a question has fewer.
+        is_answer: which of these are answers; none of a question about which the data say nothing.
     """
 
     text: Int64[Tensor, "batch words features"]
     lengths: Int64[Tensor, " batch"]
-    asked: Int64[Tensor, "batch asked features"]
-    asked_lengths: Int64[Tensor, " batch"]
-    shared: Int64[Tensor, "batch words"]
+    question: Int64[Tensor, "batch question features"]
+    question_lengths: Int64[Tensor, " batch"]
+    in_question: Int64[Tensor, "batch words"]
     spans: Int64[Tensor, "batch given 2"]
-    told: Bool[Tensor, "batch given"]
+    is_answer: Bool[Tensor, "batch given"]
 
     def __len__(self) -> int:
         return len(self.text)
@@ -68,30 +68,30 @@ class QuestionBatch:
         return QuestionBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @staticmethod
-    def of(questions: list[Encoded]) -> "QuestionBatch":
+    def of(questions: list[EncodedQuestion]) -> "QuestionBatch":
         """Encoded questions side by side."""
         text, lengths = pad_words([one.text for one in questions])
-        asked, asked_lengths = pad_words([one.asked for one in questions])
-        shared = torch.zeros(text.shape[:2], dtype=torch.int64)
+        question, question_lengths = pad_words([one.question for one in questions])
+        in_question = torch.zeros(text.shape[:2], dtype=torch.int64)
         given = max(1, *(len(one.spans) for one in questions))
         spans = torch.zeros(len(questions), given, 2, dtype=torch.int64)
-        told = torch.zeros(len(questions), given, dtype=torch.bool)
+        is_answer = torch.zeros(len(questions), given, dtype=torch.bool)
         for row, one in enumerate(questions):
-            shared[row, : len(one.shared)] = torch.tensor(one.shared)
+            in_question[row, : len(one.in_question)] = torch.tensor(one.in_question)
             if one.spans:
                 spans[row] = torch.tensor([*one.spans, *one.spans[:1] * (given - len(one.spans))])
-                told[row, : len(one.spans)] = True
-        return QuestionBatch(text, lengths, asked, asked_lengths, shared, spans, told)
+                is_answer[row, : len(one.spans)] = True
+        return QuestionBatch(text, lengths, question, question_lengths, in_question, spans, is_answer)
 
 
-TOGETHER = 8_000
+MAX_WORDS_TOGETHER = 8_000
 """Words of texts that are read together in use, padding counted: memory and time grow with the square of a text."""
 
-MOST = 10_000
+MAX_WORDS = 10_000
 """Words of a text that can be read at most."""
 
 
-def read_length(question: Question, most: int = MOST) -> int:
+def read_length(question: Question, most: int = MAX_WORDS) -> int:
     """The words of a question's text.
 
     Raises:
@@ -106,8 +106,8 @@ def read_length(question: Question, most: int = MOST) -> int:
     return length
 
 
-def together(lengths: Sequence[int], batch: int | None = None) -> list[list[int]]:
-    """Which texts are read together, those of the most words first; a long one by itself.
+def batches_in_use(lengths: Sequence[int], batch: int | None = None) -> list[list[int]]:
+    """Batches of texts for use, those of the most words first; a long one by itself.
 
     Args:
         lengths: words of each.
@@ -116,14 +116,14 @@ def together(lengths: Sequence[int], batch: int | None = None) -> list[list[int]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     batches = []
     while order:
-        fit = max(1, TOGETHER // max(1, lengths[order[-1]]))
+        fit = max(1, MAX_WORDS_TOGETHER // max(1, lengths[order[-1]]))
         count = fit if batch is None else min(fit, batch)
         batches.append(order[-count:])
         del order[-count:]
     return batches
 
 
-class Encoder:
+class QuestionEncoder:
     """Questions by the ids of their words.
 
     Args:
@@ -135,23 +135,23 @@ class Encoder:
         self.longest = longest
         self._ids = lru_cache(maxsize=100_000)(features.ids)
 
-    def __call__(self, question: Question) -> Encoded:
+    def __call__(self, question: Question) -> EncodedQuestion:
         """A question and its text by the ids of their words."""
-        text, asked = words_in(question.text), words_in(question.asked)
-        keys = {key_of(word.text) for word in asked}
-        return Encoded(
+        text, question_words = words_in(question.text), words_in(question.question)
+        keys = {key_of(word.text) for word in question_words}
+        return EncodedQuestion(
             [self._ids(word.text) for word in text],
-            [self._ids(word.text) for word in asked],
+            [self._ids(word.text) for word in question_words],
             [int(key_of(word.text) in keys) for word in text],
             self.spans(question),
         )
 
     def spans(self, question: Question) -> list[Span]:
-        """Places of the answers that are told and not too long, each once, in their order; see `NOWHERE`."""
+        """Positions of the given answers that are not too long, each once, in their order; see `NO_ANSWER`."""
         if question.answers is None:
             return []
         if not question.answers:
-            return [NOWHERE]
+            return [NO_ANSWER]
         words = words_in(question.text)
         found = [span_of(words, one.start, one.start + len(one.text)) for one in question.answers]
         short = [(span[0] + 1, span[1] + 1) for span in found if span and span[1] - span[0] < self.longest]
@@ -162,7 +162,7 @@ class QuestionBatches:
     """Batches of questions by number; follows `training.place.Batches`.
 
     Args:
-        question: `number -> Encoded`; for made stories any number, so that each epoch has new ones.
+        question: `number -> Encoded`; for synthetic stories any number, so that each epoch has new ones.
         count: questions of an epoch.
         batch: questions read together.
         seed: with the number of the epoch it decides the order.
@@ -171,7 +171,7 @@ class QuestionBatches:
     """
 
     def __init__(
-        self, question: Callable[[int], Encoded], count: int, batch: int, seed: int, lengths: list[int] | None
+        self, question: Callable[[int], EncodedQuestion], count: int, batch: int, seed: int, lengths: list[int] | None
     ) -> None:
         self.question, self.count, self.batch, self.seed, self.lengths = question, count, batch, seed, lengths
 

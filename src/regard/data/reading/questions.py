@@ -1,6 +1,6 @@
 """Questions about texts, whose answers stand in them: words with their places, sentences, and spans of words.
 
-A text is kept as it stands. Everything that is told of it is told in characters (Unicode code points) of that very
+A text is kept as it stands. Whatever is said of it is counted in characters (Unicode code points) of that very
 text, so that `text[start:end]` is the answer, letter for letter.
 """
 
@@ -24,8 +24,8 @@ _SENTENCE = re.compile(rf"\S(?:[^\n.!?…。！？]++|{_ENDED}(?!\s|\Z))*+(?:{_E
 _ASKS = ("?", "？")
 
 
-class Given(NamedTuple):
-    """An answer that the data tell: its text, and where it begins."""
+class GivenAnswer(NamedTuple):
+    """An answer that the data give: its text, and where it begins."""
 
     text: str
     start: int
@@ -36,17 +36,17 @@ class Question(NamedTuple):
 
     Attributes:
         text: what is read for it, as it stands.
-        asked: the question.
-        answers: those that the data tell; () if they tell that the text has none; None if they tell nothing.
+        question: what is asked.
+        answers: those that the data give; () if they say that the text has none; None if they say nothing.
         sentences: of the text, in characters.
-        supports: which of the sentences the answer needs, where that is told.
+        supports: which of the sentences the answer needs, where the data say so.
         place: where it was read, for errors.
         id: its name in the data, if it has one.
     """
 
     text: str
-    asked: str
-    answers: tuple[Given, ...] | None
+    question: str
+    answers: tuple[GivenAnswer, ...] | None
     sentences: tuple[Span, ...]
     supports: tuple[int, ...] = ()
     place: str = "the text"
@@ -85,36 +85,36 @@ def span_of(words: Sequence[Unit], start: int, end: int) -> Span | None:
     return (first, last) if first <= last else None
 
 
-def questions_of(story: Story, told: bool = True) -> list[Question]:
+def questions_of(story: Story, answered: bool = True) -> list[Question]:
     """The questions of a story in the form of bAbI, each about all sentences before it, a line each.
 
-    An answer is given wherever its words stand in the text: which of these places is meant, the data do not tell.
+    An answer is given wherever its words stand in the text: which of these places is meant, the data do not say.
 
     Args:
         story: with its questions.
-        told: whether their answers are wanted.
+        answered: whether their answers are wanted.
 
     Raises:
         DataError: an answer stands nowhere in the text; a question has no words, or no sentence before it.
     """
     found = []
     for place, line in enumerate(story.lines):
-        if not line.asks:
+        if not line.is_question:
             continue
-        facts = [at for at, one in enumerate(story.lines[:place]) if not one.asks]
+        facts = [at for at, one in enumerate(story.lines[:place]) if not one.is_question]
         text = "\n".join(story.lines[at].text for at in facts)
         if not words_in(text):
             raise DataError(f"{story.place}: the question {quoted(line.text)} comes before any sentence")
         ends = [sum(len(story.lines[at].text) + 1 for at in facts[: number + 1]) - 1 for number in range(len(facts))]
         sentences = tuple((end - len(story.lines[at].text), end) for at, end in zip(facts, ends, strict=True))
-        answers = None if line.answer is None or not told else _everywhere(text, line.answer)
+        answers = None if line.answer is None or not answered else _everywhere(text, line.answer)
         if answers == ():
             raise DataError(
                 f"{story.place}: the answer {quoted(str(line.answer))} to {quoted(line.text)} stands nowhere before "
                 "it, and a reader that points at words (model.kind=span) cannot give it; take model.kind=sentences"
             )
         supports = tuple(facts.index(at) for at in line.supports)
-        found.append(checked(Question(text, line.text, answers, sentences, supports, story.place)))
+        found.append(check_question(Question(text, line.text, answers, sentences, supports, story.place)))
     return found
 
 
@@ -129,23 +129,23 @@ def question_of(text: str, asked: str | None = None, place: str = "the text") ->
         if not text[start:end].endswith(_ASKS):
             raise DataError(f"{place}: there is no question; end it with one, or give --question TEXT")
         text, asked = (text[: before[-1][1]] if before else ""), text[start:end]
-    return checked(Question(text, asked.strip(), None, sentences_in(text), place=place))
+    return check_question(Question(text, asked.strip(), None, sentences_in(text), place=place))
 
 
-def checked(question: Question) -> Question:
-    """The question, if there is something to read and something asked.
+def check_question(question: Question) -> Question:
+    """The question as it is, if it and its text have words.
 
     Raises:
         DataError: the text or the question has no words.
     """
     try:
-        text, asked = words_in(question.text), words_in(question.asked)
+        text, asked = words_in(question.text), words_in(question.question)
     except DataError as error:
         raise DataError(f"{question.place}: {error}") from error
     if not any(map(_is_word, text)):
         raise DataError(f"{question.place}: the story is empty; there is nothing to read before the question")
     if not any(map(_is_word, asked)):
-        raise DataError(f"{question.place}: the question {quoted(question.asked)} has no words")
+        raise DataError(f"{question.place}: the question {quoted(question.question)} has no words")
     return question
 
 
@@ -153,7 +153,7 @@ def _is_word(word: Unit) -> bool:
     return any(character.isalnum() for character in word.text)
 
 
-def _everywhere(text: str, answer: str) -> tuple[Given, ...]:
+def _everywhere(text: str, answer: str) -> tuple[GivenAnswer, ...]:
     words, wanted = words_in(text), [key_of(one.text) for one in words_in(answer)]
     keys = [key_of(one.text) for one in words]
     found = []
@@ -161,5 +161,5 @@ def _everywhere(text: str, answer: str) -> tuple[Given, ...]:
         if keys[first : first + len(wanted)] == wanted:
             last = words[first + len(wanted) - 1]
             start, end = words[first].start, last.start + len(last.text)
-            found.append(Given(text[start:end], start))
+            found.append(GivenAnswer(text[start:end], start))
     return tuple(found)

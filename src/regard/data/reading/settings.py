@@ -10,12 +10,12 @@ from regard.data.settings import OneOrigin
 ORIGINS = ("babi", "squad", "made")
 NAMED = (
     "data.babi=FILE for stories in the form of bAbI, data.squad=FILE.json for questions in the form of SQuAD, or "
-    "data.made.facts=1 for made stories"
+    "data.made.facts=1 for synthetic stories"
 )
 
 
-class MadeStories(BaseModel):
-    """Stories that are made: people walk between places, and may carry things."""
+class SyntheticStories(BaseModel):
+    """Synthetic stories: people walk between places, and may carry things."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class StoriesSettings(OneOrigin):
     squad: Path | None = Field(
         default=None, description="JSON file in the form of SQuAD, 1.1 or 2.0; its answers stand in its texts"
     )
-    made: MadeStories | None = Field(default=None, description="made stories")
+    made: SyntheticStories | None = Field(default=None, description="synthetic stories")
 
 
 class TestedStories(StoriesSettings):
@@ -59,8 +59,8 @@ class ReadingData(StoriesSettings):
     validation: int = Field(
         default=100,
         ge=1,
-        description="stories held out: made ones of their own, or the last ones of a file; of SQuAD, texts with all "
-        "their questions",
+        description="stories held out: synthetic ones of their own, or the last ones of a file; of SQuAD, texts with "
+        "all their questions",
     )
     batch: int = Field(default=32, ge=1, description="stories read together; of model.kind=span, questions")
     max_words: int = Field(
@@ -70,5 +70,5 @@ class ReadingData(StoriesSettings):
         default=800,
         ge=1,
         description="words of a text that model.kind=span trains on at most; questions about longer ones are left out, "
-        "which is told",
+        "with a warning",
     )

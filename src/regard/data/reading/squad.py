@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.reading.questions import Given, Question, checked, sentences_in
+from regard.data.reading.questions import GivenAnswer, Question, check_question, sentences_in
 from regard.data.text.lines import iterate_lines
 from regard.errors import DataError, nearest, quoted
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a whole number", bool: "true or false"}
 
 
-def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
+def read_squad(path: str | Path, answered: bool = True) -> list[list[Question]]:
     """The questions of a file, plain, gzipped or in a zip archive: a list for each context that has any.
 
     Args:
         path: the file.
-        told: whether every question must have an answer, or be said to have none; else answers are not looked at, and
+        answered: whether every question must have an answer, or be marked as impossible; else answers are ignored, and
             a file without a question, or without anything, has none to answer.
 
     Raises:
@@ -33,7 +33,7 @@ def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
     """
     # Line by line: JSON knows no breaks within a string, and so a file's own are no part of any text.
     text = "\n".join(iterate_lines(path))
-    if not told and not text.strip():
+    if not answered and not text.strip():
         return []
     try:
         tree = json.loads(text)
@@ -42,27 +42,27 @@ def read_squad(path: str | Path, told: bool = True) -> list[list[Question]]:
     if isinstance(tree, dict) and "data" not in tree:
         raise DataError(f"{path}: there is no field 'data'; {{\"data\": [articles]}} is expected, the form of SQuAD")
     seen: set[str] = set()
-    contexts = [list(one) for one in _contexts(tree, str(path), told, seen)]
+    contexts = [list(one) for one in _contexts(tree, str(path), answered, seen)]
     found = [one for one in contexts if one]
-    if told and not found:
+    if answered and not found:
         raise DataError(f"{path}: there is no question in it")
     return found
 
 
-def _contexts(tree: Any, origin: str, told: bool, seen: set[str]) -> Iterator[Iterator[Question]]:
+def _contexts(tree: Any, origin: str, answered: bool, seen: set[str]) -> Iterator[Iterator[Question]]:
     for number, article in enumerate(_field(_is(tree, dict, origin), "data", list, origin), start=1):
         title = article.get("title") if isinstance(article, dict) else None
         place = f"{origin}, article {quoted(str(title))}" if title else f"{origin}, article {number}"
         for count, paragraph in enumerate(_field(_is(article, dict, place), "paragraphs", list, place), start=1):
             inside = f"{place}, paragraph {count}"
             context = _field(_is(paragraph, dict, inside), "context", str, inside)
-            yield _questions(context, _field(paragraph, "qas", list, inside), inside, place, told, seen)
+            yield _questions(context, _field(paragraph, "qas", list, inside), inside, place, answered, seen)
 
 
 def _questions(
-    context: str, asked: list[Any], inside: str, place: str, told: bool, seen: set[str]
+    context: str, entries: list[Any], inside: str, place: str, answered: bool, seen: set[str]
 ) -> Iterator[Question]:
-    for number, one in enumerate(asked, start=1):
+    for number, one in enumerate(entries, start=1):
         name = one.get("id") if isinstance(one, dict) else None
         known = isinstance(name, str | int) and not isinstance(name, bool)
         where = f"{place}, question {quoted(str(name))}" if known else f"{inside}, question {number}"
@@ -70,15 +70,15 @@ def _questions(
         if known and str(name) in seen:
             raise DataError(f"{where}: an earlier question has the same id; each needs its own")
         seen.update([str(name)] if known else [])
-        answers = _answers(context, one, where) if told else None
+        answers = _answers(context, one, where) if answered else None
         made = Question(context, text, answers, sentences_in(context), place=where, id=str(name) if known else "")
-        yield checked(made)
+        yield check_question(made)
 
 
-def _answers(context: str, asked: dict[str, Any], where: str) -> tuple[Given, ...]:
-    impossible = _field(asked, "is_impossible", bool, where) if "is_impossible" in asked else False
-    none = impossible and asked.get("answers") is None
-    found = [_given(context, one, where) for one in ([] if none else _field(asked, "answers", list, where))]
+def _answers(context: str, entry: dict[str, Any], where: str) -> tuple[GivenAnswer, ...]:
+    impossible = _field(entry, "is_impossible", bool, where) if "is_impossible" in entry else False
+    none = impossible and entry.get("answers") is None
+    found = [_given(context, one, where) for one in ([] if none else _field(entry, "answers", list, where))]
     if impossible and found:
         raise DataError(f"{where}: it is_impossible and has answers; one of the two is wrong")
     if not impossible and not found:
@@ -86,14 +86,14 @@ def _answers(context: str, asked: dict[str, Any], where: str) -> tuple[Given, ..
     return tuple(dict.fromkeys(found))
 
 
-def _given(context: str, answer: Any, where: str) -> Given:
+def _given(context: str, answer: Any, where: str) -> GivenAnswer:
     text = _field(_is(answer, dict, where), "text", str, where)
     start = _field(answer, "answer_start", int, where)
     if not text.strip():
         raise DataError(f"{where}: an answer is empty; a question without an answer says is_impossible: true")
     there = context[start : start + len(text)] if start >= 0 else ""
     if there == text:
-        return Given(text, start)
+        return GivenAnswer(text, start)
     elsewhere = context.find(text)
     if elsewhere < 0:
         hint = "it stands nowhere in the context"

@@ -1,4 +1,4 @@
-"""Stories as steps of words: a vocabulary of what is told and what is answered, and batches.
+"""Stories as steps of words: a vocabulary of words and answers, and batches.
 
 A sentence is a step, a question is a step, and after each question come empty steps in which the reader may think; the
 last of them is where it answers. Steps behind the end of a story change nothing before them.
@@ -17,7 +17,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from regard.data.chance import Chance
-from regard.data.reading.babi import Line, Story
+from regard.data.reading.babi import Story, StoryLine
 from regard.errors import DataError, RunError, nearest, quoted
 from regard.files import write_json
 from regard.vocabulary import PADDING, UNKNOWN
@@ -27,19 +27,19 @@ EMPTY, FACT, QUESTION, THINKING = range(KINDS)
 """What a step is."""
 
 IGNORED = -100
-"""In an answer's place where none is asked for, or none is told."""
+"""The target of steps that do not answer, or whose answer is not given: no loss there."""
 
 _WORDS = re.compile(r"\w+(?:['’-]\w+)*")
 _FILE = "stories.json"
 
 
-def words_of(text: str) -> list[str]:
+def story_words(text: str) -> list[str]:
     """The words of a sentence in lower case, without marks."""
     return _WORDS.findall(text.lower())
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class StoryVocabulary:
     """The words that are read, by id, and the answers that can be given, by number."""
 
     words: tuple[str, ...]
@@ -57,23 +57,23 @@ class Vocabulary:
         return UNKNOWN + 1 + len(self.words)
 
     @staticmethod
-    def of(stories: Iterable[Story]) -> "Vocabulary":
+    def of(stories: Iterable[Story]) -> "StoryVocabulary":
         """All words and answers of some stories, in alphabetical order."""
         words: set[str] = set()
         answers: set[str] = set()
         for story in stories:
             for line in story.lines:
-                words.update(words_of(line.text))
+                words.update(story_words(line.text))
                 answers.update([line.answer] if line.answer is not None else [])
-        return Vocabulary(tuple(sorted(words)), tuple(sorted(answers)))
+        return StoryVocabulary(tuple(sorted(words)), tuple(sorted(answers)))
 
     def ids(self, text: str, limit: int) -> list[int]:
-        """The ids of a sentence's first words; one that no training told is unknown."""
-        return [self._ids.get(word, UNKNOWN) for word in words_of(text)[:limit]]
+        """The ids of a sentence's first words; one that training did not have is unknown."""
+        return [self._ids.get(word, UNKNOWN) for word in story_words(text)[:limit]]
 
     def unknown(self, text: str) -> list[str]:
-        """The words of a sentence that no training told."""
-        return [word for word in words_of(text) if word not in self._ids]
+        """The words of a sentence that training did not have."""
+        return [word for word in story_words(text) if word not in self._ids]
 
     def number(self, answer: str, place: str) -> int:
         """The number of an answer.
@@ -91,8 +91,8 @@ class Vocabulary:
         write_json(folder / _FILE, {"words": self.words, "answers": self.answers})
 
     @staticmethod
-    def load(folder: Path) -> "Vocabulary":
-        """What `save` wrote.
+    def load(folder: Path) -> "StoryVocabulary":
+        """Read what `save` wrote.
 
         Raises:
             RunError: it is missing or damaged.
@@ -107,17 +107,17 @@ class Vocabulary:
             raise RunError(f"{path} is missing: the run does not say which words it knows") from error
         except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
-        return Vocabulary(tuple(sides[0]), tuple(sides[1]))
+        return StoryVocabulary(tuple(sides[0]), tuple(sides[1]))
 
 
-class Steps(NamedTuple):
+class EncodedStory(NamedTuple):
     """One story as it is read.
 
     Attributes:
         words: ids of each step's words.
         kinds: what each step is.
         lines: the line of the story that each step is of.
-        answers: the number of the answer at steps that answer a question, `IGNORED` where it is not told.
+        answers: the number of the answer at steps that answer a question, `IGNORED` where it is not given.
     """
 
     words: list[list[int]]
@@ -126,26 +126,26 @@ class Steps(NamedTuple):
     answers: dict[int, int]
 
 
-def steps_of(story: Story, vocabulary: Vocabulary, thinking: int, max_words: int) -> Steps:
+def encode_story(story: Story, vocabulary: StoryVocabulary, thinking: int, max_words: int) -> EncodedStory:
     """A story's steps: a line each, and after a question as many as the reader thinks."""
-    steps = Steps([], [], [], {})
+    steps = EncodedStory([], [], [], {})
     for place, line in enumerate(story.lines):
-        _append(steps, vocabulary.ids(line.text, max_words), QUESTION if line.asks else FACT, place)
-        if line.asks:
+        _append(steps, vocabulary.ids(line.text, max_words), QUESTION if line.is_question else FACT, place)
+        if line.is_question:
             for _ in range(thinking):
                 _append(steps, [], THINKING, place)
-            told = line.answer is not None
-            steps.answers[len(steps.kinds) - 1] = _number(vocabulary, line, story.place) if told else IGNORED
+            answered = line.answer is not None
+            steps.answers[len(steps.kinds) - 1] = _answer_number(vocabulary, line, story.place) if answered else IGNORED
     return steps
 
 
-def _append(steps: Steps, words: list[int], kind: int, line: int) -> None:
+def _append(steps: EncodedStory, words: list[int], kind: int, line: int) -> None:
     steps.words.append(words)
     steps.kinds.append(kind)
     steps.lines.append(line)
 
 
-def _number(vocabulary: Vocabulary, line: Line, place: str) -> int:
+def _answer_number(vocabulary: StoryVocabulary, line: StoryLine, place: str) -> int:
     assert line.answer is not None
     return vocabulary.number(line.answer, place)
 
@@ -169,7 +169,7 @@ class StoryBatch:
         return replace(self, words=self.words.to(device), kinds=self.kinds.to(device), answers=self.answers.to(device))
 
     @staticmethod
-    def of(stories: Sequence[Steps]) -> "StoryBatch":
+    def of(stories: Sequence[EncodedStory]) -> "StoryBatch":
         """Stories of any lengths side by side."""
         time = max(len(story.kinds) for story in stories)
         width = max(1, *(len(words) for story in stories for words in story.words))
@@ -187,14 +187,14 @@ class StoryBatches:
     """Batches of stories by number; follows `training.place.Batches`.
 
     Args:
-        story: `number -> Steps`; for made stories any number, so that each epoch has new ones.
+        story: `number -> Steps`; for synthetic stories any number, so that each epoch has new ones.
         count: stories of an epoch.
         batch: stories read together.
         seed: with the number of the epoch it decides the order of stories that come again.
         new: whether each epoch has new ones.
     """
 
-    def __init__(self, story: Callable[[int], Steps], count: int, batch: int, seed: int, new: bool) -> None:
+    def __init__(self, story: Callable[[int], EncodedStory], count: int, batch: int, seed: int, new: bool) -> None:
         self.story, self.count, self.batch, self.seed, self.new = story, count, batch, seed, new
 
     def plan(self, epoch: int) -> list[list[int]]:

@@ -47,19 +47,19 @@ class Asked(Protocol):
     def lengths(self) -> Tensor: ...
 
     @property
-    def asked(self) -> Tensor: ...
+    def question(self) -> Tensor: ...
 
     @property
-    def asked_lengths(self) -> Tensor: ...
+    def question_lengths(self) -> Tensor: ...
 
     @property
-    def shared(self) -> Tensor: ...
+    def in_question(self) -> Tensor: ...
 
     @property
     def spans(self) -> Tensor: ...
 
     @property
-    def told(self) -> Tensor: ...
+    def is_answer(self) -> Tensor: ...
 
 
 class Read(NamedTuple):
@@ -134,9 +134,9 @@ class SpanReader(nn.Module):
 
     def read(self, batch: Asked) -> Read:
         """Read texts, each for its question. What lies behind a text's or a question's end changes nothing."""
-        asked_mask = masks.padding(batch.asked_lengths)
-        asked = self.first(self.dropout(self._embedded(batch.asked)), batch.asked_lengths).states
-        words = self._embedded(batch.text) + self.shared(batch.shared)
+        asked_mask = masks.padding(batch.question_lengths)
+        asked = self.first(self.dropout(self._embedded(batch.question)), batch.question_lengths).states
+        words = self._embedded(batch.text) + self.shared(batch.in_question)
         text = self.first(self.dropout(words), batch.lengths).states
         real = torch.arange(text.shape[1], device=text.device) < batch.lengths[:, None]
         shared = AttentionContext(keep=None if bool(real.all()) else real[:, None, None])
@@ -178,9 +178,9 @@ class SpanReader(nn.Module):
         first, last = batch.spans.unbind(-1)
         start, end = self.starts(read).log_weights.squeeze(1), self.ends(read, first).log_weights
         each = start.gather(1, first) + end.gather(-1, last[..., None]).squeeze(-1)
-        known = batch.told.any(-1)
-        total = -torch.where(batch.told, each, -torch.inf)[known].logsumexp(-1).sum()
-        best = (start.detach().argmax(-1, keepdim=True) == first) & (end.detach().argmax(-1) == last) & batch.told
+        known = batch.is_answer.any(-1)
+        total = -torch.where(batch.is_answer, each, -torch.inf)[known].logsumexp(-1).sum()
+        best = (start.detach().argmax(-1, keepdim=True) == first) & (end.detach().argmax(-1) == last) & batch.is_answer
         return Objective(total, known.sum(), best.any(-1).sum())
 
     def _embedded(self, ids: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Reading by pointing: the task from settings to answers, on made stories and on a small file in the form of SQuAD."""
+"""Reading by pointing: the task from settings to answers, on synthetic stories and on a small SQuAD file."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data.reading import question_batches
-from regard.data.reading.questions import Given, Question, question_of, sentences_in
+from regard.data.reading.questions import GivenAnswer, Question, question_of, sentences_in
 from regard.errors import ConfigError, DataError
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
@@ -112,7 +112,7 @@ def test_made_stories_are_pointed_at(tmp_path):
 def test_b28_answers_are_in_order_and_batch_mates_change_none(answerer, file, monkeypatch):
     questions = [question_of(text, asked) for text, rows in CONTEXTS.items() for asked, _ in rows]
     together = answerer.answer(questions)
-    monkeypatch.setattr(question_batches, "TOGETHER", 1)
+    monkeypatch.setattr(question_batches, "MAX_WORDS_TOGETHER", 1)
     for one, other in zip(together, answerer.answer(questions), strict=True):
         assert one.question is other.question and (one.text, one.span) == (other.text, other.span)
         assert one.probability == pytest.approx(other.probability, rel=1e-4)
@@ -132,7 +132,7 @@ def test_an_answer_stands_in_the_text_letter_for_letter(answerer):
 def test_measures_by_hand(answerer, monkeypatch):
     """Three questions: one right, one half right, one to which the model has an answer and the data have none."""
     text = "Mary went to the old garden. John slept."
-    given = ((Given("the old garden", 13),), (Given("old garden", 17), Given("garden", 21)), ())
+    given = ((GivenAnswer("the old garden", 13),), (GivenAnswer("old garden", 17), GivenAnswer("garden", 21)), ())
     questions = [Question(text, f"q{at}?", one, sentences_in(text), (0,) * (at == 0)) for at, one in enumerate(given)]
 
     def found(question, words, span, first):

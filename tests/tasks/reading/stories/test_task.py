@@ -8,9 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from regard.data.reading.babi import parse_stories
-from regard.data.reading.settings import MadeStories
-from regard.data.reading.stories import made_story
-from regard.data.reading.story_batches import KINDS, Vocabulary
+from regard.data.reading.settings import SyntheticStories
+from regard.data.reading.stories import synthetic_story
+from regard.data.reading.story_batches import KINDS, StoryVocabulary
 from regard.errors import ConfigError, DataError
 from regard.models.reading.story_reader import StoryReader
 from regard.models.reading.story_settings import StoryReaderSettings
@@ -49,10 +49,10 @@ def answerer(run):
 
 
 def untrained(machine):
-    """A reader of made stories with fresh weights."""
+    """A reader of synthetic stories with fresh weights."""
     torch.manual_seed(0)
-    stories = [made_story(MadeStories(facts=1), 0, "training", number) for number in range(20)]
-    vocabulary = Vocabulary.of(stories)
+    stories = [synthetic_story(SyntheticStories(facts=1), 0, "training", number) for number in range(20)]
+    vocabulary = StoryVocabulary.of(stories)
     settings = check(ReadingSettings, {**SETTINGS, "model": {**SETTINGS["model"], "machine": machine}})
     model = StoryReader(settings.model, len(vocabulary), KINDS, len(vocabulary.answers))
     return StoryAnswerer(model, vocabulary, settings), stories
@@ -77,7 +77,7 @@ def test_a_sentence_is_the_position_weighted_sum_of_its_words():
 @pytest.mark.parametrize("kind", ["dnc", "ntm", "lstm", "lstmn"])
 def test_b21_b22_batch_mates_change_no_answer(kind):
     answerer, stories = untrained({"kind": kind})
-    short = made_story(MadeStories(facts=1, questions=1), 0, "test", 0)
+    short = synthetic_story(SyntheticStories(facts=1, questions=1), 0, "test", 0)
     alone, together = answerer.answer([short]), answerer.answer([stories[0], short, stories[1]])
     assert [one.story.place for one in together] == [stories[0].place] * 5 + [short.place] + [stories[1].place] * 5
     assert_close(alone[0].probability, together[5].probability, rtol=1e-5, atol=1e-6)
@@ -129,10 +129,10 @@ def test_the_most_read_sentence_is_no_question(answerer):
 def test_a_story_as_a_person_writes_it():
     story = story_of("Mary went home. John fell!  Where is\nMary?", "Who fell")
     assert [line.text for line in story.lines] == ["Mary went home.", "John fell!", "Where is", "Mary?", "Who fell"]
-    assert [line.asks for line in story.lines] == [False, False, False, True, True]
+    assert [line.is_question for line in story.lines] == [False, False, False, True, True]
     numbered = story_of("1 Mary went.\n2 Where is Mary?\toffice\t1")
     assert numbered.lines[1] == ("Where is Mary?", True, None, ())
-    assert story_of("玛丽去了厨房。玛丽在哪里？").lines[1].asks
+    assert story_of("玛丽去了厨房。玛丽在哪里？").lines[1].is_question
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,10 @@ def test_a_machine_that_waits_for_a_mark_reads_no_stories():
 def test_what_no_training_told_is_said_once_for_all_stories_k13():
     answerer, _ = untrained({"kind": "lstm"})
     stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
-    stories = [one._replace(lines=tuple(line._replace(answer="garden" if line.asks else None) for line in one.lines))
-               for one in stories]  # fmt: skip
+    stories = [
+        one._replace(lines=tuple(line._replace(answer="garden" if line.is_question else None) for line in one.lines))
+        for one in stories
+    ]
     assert sentence_reading.evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from regard.data.reading.babi import read_stories
 from regard.data.reading.question_batches import (
-    NOWHERE,
-    Encoded,
-    Encoder,
+    NO_ANSWER,
+    EncodedQuestion,
     QuestionBatch,
     QuestionBatches,
+    QuestionEncoder,
+    batches_in_use,
     read_length,
-    together,
 )
 from regard.data.reading.questions import Question, questions_of, words_in
-from regard.data.reading.settings import MadeStories, StoriesSettings
+from regard.data.reading.settings import StoriesSettings, SyntheticStories
 from regard.data.reading.squad import read_squad
-from regard.data.reading.stories import made_stories, made_story
+from regard.data.reading.stories import synthetic_stories, synthetic_story
 from regard.data.tagging.word_features import WordFeatures
 from regard.errors import ConfigError, DataError
 from regard.files import read_json, write_json
@@ -46,7 +46,7 @@ class Known:
     @staticmethod
     def of(questions: list[Question], settings: SpanReaderSettings) -> "Known":
         """The words of some questions and their texts, a text counted once."""
-        texts = [*dict.fromkeys(one.text for one in questions), *(one.asked for one in questions)]
+        texts = [*dict.fromkeys(one.text for one in questions), *(one.question for one in questions)]
         words = (word.text for text in texts for word in words_in(text))
         features = WordFeatures.train(words, least=settings.least, affix=settings.affix)
         return Known(features, any(one.answers == () for one in questions))
@@ -98,7 +98,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
     made = data.made
     training = _flat(_sample(made, settings.seed)) if made is not None else _flat(split(settings)[0])
     known = Known.of(training, model) if saved is None else Known.load(saved)
-    encode = Encoder(known.features, model.longest)
+    encode = QuestionEncoder(known.features, model.longest)
     if made is not None:
         seed = settings.seed if made.seed is None else made.seed
         count = made.count * made.questions
@@ -111,7 +111,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
         batches = QuestionBatches(lambda at: encode(kept[at]), len(kept), data.batch, settings.seed, lengths)
     held = held_out(settings)
     # Nothing bounds these texts as data.longest_text does those of training, so a long one is read by itself.
-    batches_held = together([read_length(one) for one in held], data.batch)
+    batches_held = batches_in_use([read_length(one) for one in held], data.batch)
     encoded = [encode(one) for one in held]
     if not known.nothing:
         encoded = _possible(encoded, say)
@@ -124,7 +124,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
 
 
 def _usable(
-    questions: list[Question], encode: Encoder, longest_text: int, say: Callable[[str], None]
+    questions: list[Question], encode: QuestionEncoder, longest_text: int, say: Callable[[str], None]
 ) -> list[Question]:
     """The questions that can be learned from; what is left out, or learned otherwise than it is told, is said."""
     short = [one for one in questions if len(words_in(one.text)) <= longest_text]
@@ -146,15 +146,15 @@ def _usable(
     return kept
 
 
-def _possible(held: list[Encoded], say: Callable[[str], None]) -> list[Encoded]:
+def _possible(held: list[EncodedQuestion], say: Callable[[str], None]) -> list[EncodedQuestion]:
     """Questions without an answer as if nothing were told of them: a reader that had none cannot say so."""
-    without = sum(NOWHERE in one.spans for one in held)
+    without = sum(NO_ANSWER in one.spans for one in held)
     if without:
         say(
             f"{without} of {len(held)} questions that are held out have no answer, and training has none such: they do "
             "not count when the best weights are chosen"
         )
-    return [one._replace(spans=[]) if NOWHERE in one.spans else one for one in held]
+    return [one._replace(spans=[]) if NO_ANSWER in one.spans else one for one in held]
 
 
 def _cuts_words(question: Question) -> bool:
@@ -184,21 +184,21 @@ def held_out(settings: ReadingSettings) -> list[Question]:
     data = settings.data
     if data.made is None:
         return _flat(split(settings)[1])
-    made = made_stories(data.made.model_copy(update={"count": data.validation}), settings.seed, "validation")
+    made = synthetic_stories(data.made.model_copy(update={"count": data.validation}), settings.seed, "validation")
     return _flat([questions_of(story) for story in made])
 
 
 def tested(data: StoriesSettings, seed: int) -> list[Question]:
     """The questions of a test."""
     if data.made is not None:
-        return _flat([questions_of(story) for story in made_stories(data.made, seed, "test")])
+        return _flat([questions_of(story) for story in synthetic_stories(data.made, seed, "test")])
     return _flat(_read(data))
 
 
 def example(settings: ReadingSettings) -> Question:
     """A question to look at: of a made story of the test part, or the first that is held out."""
     made = settings.data.made
-    return held_out(settings)[0] if made is None else questions_of(made_story(made, settings.seed, "test", 0))[-1]
+    return held_out(settings)[0] if made is None else questions_of(synthetic_story(made, settings.seed, "test", 0))[-1]
 
 
 def _read(data: StoriesSettings) -> list[list[Question]]:
@@ -212,18 +212,18 @@ def _read(data: StoriesSettings) -> list[list[Question]]:
     return [one for one in found if one]
 
 
-def _sample(made: MadeStories, seed: int) -> list[list[Question]]:
-    stories = made_stories(made.model_copy(update={"count": _SAMPLE}), seed, "training")
+def _sample(made: SyntheticStories, seed: int) -> list[list[Question]]:
+    stories = synthetic_stories(made.model_copy(update={"count": _SAMPLE}), seed, "training")
     return [questions_of(story) for story in stories]
 
 
 @lru_cache(maxsize=64)
-def _story(made: MadeStories, seed: int, number: int) -> tuple[Question, ...]:
-    return tuple(questions_of(made_story(made, seed, "training", number)))
+def _story(made: SyntheticStories, seed: int, number: int) -> tuple[Question, ...]:
+    return tuple(questions_of(synthetic_story(made, seed, "training", number)))
 
 
-def _made(made: MadeStories, seed: int, number: int) -> Question:
-    """Question number n of made stories without end."""
+def _made(made: SyntheticStories, seed: int, number: int) -> Question:
+    """Question number n of synthetic stories without end."""
     story, question = divmod(number, made.questions)
     return _story(made, seed, story)[question]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from regard.attention.record import record
-from regard.data.reading.question_batches import Encoder, QuestionBatch, read_length, together
+from regard.data.reading.question_batches import QuestionBatch, QuestionEncoder, batches_in_use, read_length
 from regard.data.reading.questions import Question, Span, words_in
 from regard.errors import a_few
 from regard.models.reading.span_reader import NOTHING, SpanReader, point
@@ -94,7 +94,7 @@ class SpanAnswerer:
     def __init__(self, model: SpanReader, known: Known, settings: ReadingSettings) -> None:
         model.eval()
         self.model, self.known, self.settings = model, known, settings
-        self.encode = Encoder(known.features, model.settings.longest)
+        self.encode = QuestionEncoder(known.features, model.settings.longest)
 
     def answer(self, questions: Sequence[Question]) -> list[Found]:
         """Answer some questions, in order; how many are read together changes no answer.
@@ -104,7 +104,7 @@ class SpanAnswerer:
         """
         found: dict[int, Found] = {}
         # What is too long fails before anything is computed.
-        for some in together([read_length(one) for one in questions]):
+        for some in batches_in_use([read_length(one) for one in questions]):
             found.update(zip(some, self._together([questions[at] for at in some]), strict=True))
         return [found[at] for at in range(len(questions))]
 
@@ -153,7 +153,7 @@ class SpanAnswerer:
 
     def unread(self, question: Question) -> list[str]:
         """The words of a question that no training told."""
-        return [word.text for word in words_in(question.asked) if not self.known.features.knows(word.text)]
+        return [word.text for word in words_in(question.question) if not self.known.features.knows(word.text)]
 
     def is_longer(self, question: Question) -> bool:
         """Whether a text is longer than any of the training may have been."""

@@ -70,13 +70,13 @@ def span_view(answerer: "SpanAnswerer", question: Question, language: str = "en"
     words, looked = _WORDS.get(language, _WORDS["en"]), answerer.look(question)
     found, read = looked.found, words_in(question.text)
     answer = found.text or words["nothing"]
-    title = words["title"].format(asked=question.asked, answer=answer, probability=found.probability)
+    title = words["title"].format(asked=question.question, answer=answer, probability=found.probability)
     rows = {words["start"]: found.weights, words["end"]: looked.ends}
     if found.words is not None:
         rows[words["back"]] = looked.back[found.words[0]]
     first, last = _shown(found, len(read))
     names = [one.text for one in read[first:last]]
-    asked = [one.text for one in words_in(question.asked)]
+    asked = [one.text for one in words_in(question.question)]
     notes = _notes(found, words)
     if last - first < len(read):
         notes.append(words["cut"].format(first=first + 1, last=last, count=len(read)))

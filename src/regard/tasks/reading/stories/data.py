@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.reading.babi import Story, read_stories
-from regard.data.reading.settings import MadeStories, ReadingData, StoriesSettings
-from regard.data.reading.stories import made_stories, made_story
-from regard.data.reading.story_batches import StoryBatch, StoryBatches, Vocabulary, steps_of
+from regard.data.reading.settings import ReadingData, StoriesSettings, SyntheticStories
+from regard.data.reading.stories import synthetic_stories, synthetic_story
+from regard.data.reading.story_batches import StoryBatch, StoryBatches, StoryVocabulary, encode_story
 from regard.errors import ConfigError, DataError
 from regard.tasks.reading.settings import ReadingSettings
 
@@ -25,7 +25,7 @@ class Stories:
         held_out: those that choose a checkpoint.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: StoryVocabulary
     batches: StoryBatches
     held_out: list[StoryBatch]
 
@@ -44,20 +44,20 @@ def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable
     """
     data, made = settings.data, settings.data.made
     training = _sample(made, settings.seed) if made is not None else split(data)[0]
-    vocabulary = Vocabulary.of(training) if saved is None else Vocabulary.load(saved)
+    vocabulary = StoryVocabulary.of(training) if saved is None else StoryVocabulary.load(saved)
     if not vocabulary.answers:
         raise DataError("there is no question in the training stories; there is nothing to learn")
     reading = vocabulary, settings.sentences.thinking, data.max_words
     seed = settings.seed if made is None or made.seed is None else made.seed
     if made is not None:
         batches = StoryBatches(
-            lambda number: steps_of(made_story(made, seed, "training", number), *reading),
+            lambda number: encode_story(synthetic_story(made, seed, "training", number), *reading),
             made.count, data.batch, settings.seed, new=True,
         )  # fmt: skip
     else:
-        steps = [steps_of(story, *reading) for story in training]
+        steps = [encode_story(story, *reading) for story in training]
         batches = StoryBatches(steps.__getitem__, len(steps), data.batch, settings.seed, new=False)
-    held = [steps_of(story, *reading) for story in held_out(settings)]
+    held = [encode_story(story, *reading) for story in held_out(settings)]
     return Stories(
         vocabulary, batches, [StoryBatch.of(held[at : at + data.batch]) for at in range(0, len(held), data.batch)]
     )
@@ -81,25 +81,25 @@ def held_out(settings: ReadingSettings) -> list[Story]:
     data = settings.data
     if data.made is None:
         return split(data)[1]
-    return made_stories(data.made.model_copy(update={"count": data.validation}), settings.seed, "validation")
+    return synthetic_stories(data.made.model_copy(update={"count": data.validation}), settings.seed, "validation")
 
 
 def tested(data: StoriesSettings, seed: int) -> list[Story]:
     """The stories of a test."""
-    return read_stories(data.babi) if data.babi is not None else made_stories(_given(data.made), seed, "test")
+    return read_stories(data.babi) if data.babi is not None else synthetic_stories(_given(data.made), seed, "test")
 
 
 def example(settings: ReadingSettings) -> Story:
     """A story to look at: a made one of the test part, or the first that is held out."""
     made = settings.data.made
-    return held_out(settings)[0] if made is None else made_story(made, settings.seed, "test", 0)
+    return held_out(settings)[0] if made is None else synthetic_story(made, settings.seed, "test", 0)
 
 
-def _sample(made: MadeStories, seed: int) -> list[Story]:
-    return made_stories(made.model_copy(update={"count": _SAMPLE}), seed, "training")
+def _sample(made: SyntheticStories, seed: int) -> list[Story]:
+    return synthetic_stories(made.model_copy(update={"count": _SAMPLE}), seed, "training")
 
 
-def _given(made: MadeStories | None) -> MadeStories:
+def _given(made: SyntheticStories | None) -> SyntheticStories:
     if made is None:
         raise ConfigError("no stories are named to test on")
     return made

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.record import record
-from regard.data.reading.babi import Line, Story
-from regard.data.reading.story_batches import KINDS, StoryBatch, Vocabulary, steps_of, words_of
+from regard.data.reading.babi import Story, StoryLine
+from regard.data.reading.story_batches import KINDS, StoryBatch, StoryVocabulary, encode_story, story_words
 from regard.errors import DataError, a_few, quoted
 from regard.models.reading.story_reader import StoryReader
 from regard.tasks.core.config import check
@@ -60,14 +60,14 @@ class Answered(NamedTuple):
     notes: list[str]
 
     @property
-    def question(self) -> Line:
+    def question(self) -> StoryLine:
         """What was asked."""
         return self.story.lines[self.line]
 
     @property
     def facts(self) -> list[int]:
         """The places of the sentences before the question."""
-        return [place for place, line in enumerate(self.story.lines[: self.line]) if not line.asks]
+        return [place for place, line in enumerate(self.story.lines[: self.line]) if not line.is_question]
 
     @property
     def read(self) -> np.ndarray | None:
@@ -93,7 +93,7 @@ class StoryAnswerer:
         settings: those of its run.
     """
 
-    def __init__(self, model: StoryReader, vocabulary: Vocabulary, settings: ReadingSettings) -> None:
+    def __init__(self, model: StoryReader, vocabulary: StoryVocabulary, settings: ReadingSettings) -> None:
         model.eval()
         self.model, self.vocabulary, self.settings = model, vocabulary, settings
 
@@ -116,7 +116,7 @@ class StoryAnswerer:
     def _together(self, stories: list[Story]) -> list[list[Answered]]:
         reading = self.vocabulary, self.settings.sentences.thinking, self.settings.data.max_words
         # What a story's own answers are is no matter here, and they may be none of the model's.
-        steps = [steps_of(_unanswered(story), *reading) for story in stories]
+        steps = [encode_story(_unanswered(story), *reading) for story in stories]
         device = next(self.model.parameters()).device
         batch = StoryBatch.of(steps).to(device)
         with record(self.model.machine, lambda name, module: name.startswith("heads.")) as seen:
@@ -137,7 +137,7 @@ class StoryAnswerer:
         """The answer that a story's question had at a step."""
         line = lines[end]
         looks = []
-        facts = np.array([not one.asks for one in story.lines])
+        facts = np.array([not one.is_question for one in story.lines])
         for name, table in left.items():
             for step in range(end - self.settings.sentences.thinking, end + 1):
                 weights = np.zeros(len(story.lines))
@@ -150,13 +150,13 @@ class StoryAnswerer:
             story, line, answers[best], told[answers[best]], told, looks, self.notes(story.lines[: line + 1])
         )
 
-    def notes(self, lines: Iterable[Line]) -> list[str]:
+    def notes(self, lines: Iterable[StoryLine]) -> list[str]:
         """What is done to the text of some lines: words that are unknown, sentences that are cut."""
         notes, limit, texts = [], self.settings.data.max_words, [one.text for one in lines]
         unknown = sorted({word for text in texts for word in self.vocabulary.unknown(text)})
         if unknown:
             notes.append(f"the model has never read {a_few(unknown)}")
-        if cut := sum(len(words_of(text)) > limit for text in texts):
+        if cut := sum(len(story_words(text)) > limit for text in texts):
             notes.append(f"{cut} sentences have more than {limit} words and were cut")
         return notes
 
@@ -177,15 +177,17 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
         said, *told = _NUMBERED.sub("", line).split("\t")
         sentences = [said] if told else _SENTENCE.findall(said)
         lines += [
-            Line(one.strip(), bool(told) or one.rstrip().endswith(("?", "？"))) for one in sentences if words_of(one)
+            StoryLine(one.strip(), bool(told) or one.rstrip().endswith(("?", "？")))
+            for one in sentences
+            if story_words(one)
         ]
-    if not any(not line.asks for line in lines):
+    if not any(not line.is_question for line in lines):
         raise DataError(f"{place}: the story is empty; there is no sentence to read before the question")
     if question is not None:
-        if not words_of(question):
+        if not story_words(question):
             raise DataError(f"{place}: the question {quoted(question)} has no words")
-        lines.append(Line(question.strip(), True))
-    if not any(line.asks for line in lines):
+        lines.append(StoryLine(question.strip(), True))
+    if not any(line.is_question for line in lines):
         raise DataError(f"{place}: there is no question; end it with one, or give --question TEXT")
     return Story(tuple(lines), place)
 
@@ -199,7 +201,7 @@ def load_answerer(folder: str | Path) -> StoryAnswerer:
     """
     run = open_run(folder)
     settings = check(ReadingSettings, run.read_config())
-    vocabulary = Vocabulary.load(run.tokenizers)
+    vocabulary = StoryVocabulary.load(run.tokenizers)
     model = StoryReader(settings.sentences, len(vocabulary), KINDS, len(vocabulary.answers))
     load_weights(model, run.weights)
     return StoryAnswerer(model, vocabulary, settings)
@@ -207,9 +209,9 @@ def load_answerer(folder: str | Path) -> StoryAnswerer:
 
 def _check(story: Story) -> None:
     for place, line in enumerate(story.lines):
-        if line.asks and not words_of(line.text):
+        if line.is_question and not story_words(line.text):
             raise DataError(f"{story.place}: the question {quoted(line.text)} has no words")
-        if line.asks and all(one.asks for one in story.lines[:place]):
+        if line.is_question and all(one.is_question for one in story.lines[:place]):
             raise DataError(f"{story.place}: the question {quoted(line.text)} comes before any sentence")
 
 

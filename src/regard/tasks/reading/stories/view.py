@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.data.reading.babi import Story
-from regard.data.reading.story_batches import StoryBatch, steps_of
+from regard.data.reading.story_batches import StoryBatch, encode_story
 from regard.views.view import Matrix, View
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ def _looked(one: "Answered", words: dict[str, str]) -> str:
 def _usage(answerer: "StoryAnswerer", story: Story, words: dict[str, str]) -> list[Matrix]:
     """Steps × slots, of a model whose state keeps the usage of its slots."""
     model: Any = answerer.model
-    steps = steps_of(story, answerer.vocabulary, answerer.settings.sentences.thinking, answerer.settings.data.max_words)
+    steps = encode_story(
+        story, answerer.vocabulary, answerer.settings.sentences.thinking, answerer.settings.data.max_words
+    )
     batch = StoryBatch.of([steps]).to(next(model.parameters()).device)
     state = model.machine.start(1)
     if not hasattr(state, "usage"):
