@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,36 @@ def test_no_arrow_is_missing_from_the_pages_table():
         if other not in allowed()[one] and (one in basement or other not in basement)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def files_imported(path: Path) -> set[str]:
+    """The files of this package that a file's import statements name, those inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if is_file(name) else str(node.module) for name in inside}
+    return {name for name in found if is_file(name)}
+
+
+def is_file(name: str) -> bool:
+    """Whether a dotted name is a file of this package; a folder's `__init__.py` is empty."""
+    return name.startswith("regard.") and SOURCE.parent.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+def test_no_files_import_each_other_in_a_circle():
+    arrows = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): files_imported(path)
+        for path in FILES
+        if path.stem not in OUTSIDE
+    }
+    assert arrows["regard.attention.attend"] >= {"regard.attention.attended", "regard.attention.paths.run"}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_the_graph_sees_lazy_and_named_imports():

@@ -15,7 +15,7 @@ _HOME = {
     "explain": "regard.attention.attend",
     "score": "regard.attention.attend",
     "normalizer": "regard.attention.attend",
-    "position": "regard.attention.parts.position",
+    "position": "regard.attention.parts.position_factory",
     "preset": "regard.attention.modules.presets",
     "record": "regard.attention.record",
     "family": "regard.attention.family.family",
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from regard.attention.modules.presets import preset as preset
     from regard.attention.parts import masks as masks, refocus as refocus
     from regard.attention.parts.normalize import normalizer as normalizer
-    from regard.attention.parts.position import position as position, positions as positions
+    from regard.attention.parts.position import positions as positions
+    from regard.attention.parts.position_factory import position as position
     from regard.attention.parts.score import score as score
     from regard.attention.record import record as record
     from regard.tasks.core.load import load as load

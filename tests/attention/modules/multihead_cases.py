@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from regard.attention.modules.multihead import MultiHeadAttention
-from regard.attention.parts.position import position, positions
+from regard.attention.parts.position import positions
+from regard.attention.parts.position_factory import position
 
 DIM, HEADS, HEAD = 12, 3, 4
 PARTS = {

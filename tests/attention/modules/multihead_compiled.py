@@ -10,7 +10,8 @@ from torch import nn
 
 from regard.attention.modules.multihead import MultiHeadAttention
 from regard.attention.parts import masks
-from regard.attention.parts.position import position, positions
+from regard.attention.parts.position import positions
+from regard.attention.parts.position_factory import position
 
 PARTS = {
     "none": {},

@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.modules.multihead import MultiHeadAttention, Projections
 from regard.attention.parts import masks
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.attention.parts.score import score
 from regard.attention.record import record
 from regard.errors import ConfigError, ShapeError

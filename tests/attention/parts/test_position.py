@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from regard.attention.attend import attend
-from regard.attention.parts.position import POSITIONS, position, positions, sinusoids
+from regard.attention.parts.position import POSITIONS, positions, sinusoids
 from regard.attention.parts.position_bias import alibi_slopes, t5_edges
+from regard.attention.parts.position_factory import position
 from regard.errors import ConfigError, MaskError, ShapeError
 from tests.reference import positions as slow
 

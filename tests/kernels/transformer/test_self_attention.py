@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.kernels.native import compiler
 from regard.kernels.transformer import self_attention
 from tests.native import needs_compiler

@@ -7,7 +7,7 @@ from torch.nn.utils import parametrize, prune
 from torch.testing import assert_close
 
 from regard.attention.modules.heads import SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.kernels.native import compiler
 from regard.layers.dropout import Dropout
 from regard.layers.transformer import step as stepping

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from regard.attention.modules.heads import Keys, SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.feed_forward import FeedForward

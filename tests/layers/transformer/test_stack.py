@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.attention.modules.heads import CrossHeads, SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.attention.record import record
 from regard.errors import ConfigError, ShapeError
 from regard.layers.transformer.block import Block

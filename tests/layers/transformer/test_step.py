@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 import regard
 from regard.attention.modules.heads import SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.kernels.transformer.step import Steps
 from regard.layers.dropout import Dropout
 from regard.layers.transformer import step as stepping

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, attend
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
+from regard.attention.modules import torch_multihead
 from regard.attention.parts.masks import MaskLike
 from regard.attention.parts.projection import needs_guard, project
 from regard.attention.parts.score import Bound, PerHead, Prepared, Score
@@ -242,16 +243,26 @@ class MultiHeadAttention(nn.Module):
 
     @staticmethod
     def from_torch(module: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The same attention as torch's module; see `torch_multihead.py`."""
-        from regard.attention.modules.torch_multihead import from_torch
+        """The same attention as torch's module; batch first, whatever that one's layout is.
 
-        return from_torch(module)
+        Args:
+            module: with any kdim, vdim, bias and dropout. Its weights are copied.
+
+        Raises:
+            ConfigError: for another module, and for add_bias_kv and add_zero_attn, which add a key that is not in the
+                input.
+        """
+        dim, heads, projections, dropout = torch_multihead.arguments_of(module)
+        made = MultiHeadAttention(dim, heads, projections=Projections(*projections), dropout=dropout)
+        return made.train(module.training)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """The same attention as `torch.nn.MultiheadAttention`, where that has all its parts."""
-        from regard.attention.modules.torch_multihead import to_torch
+        """The same attention as a `torch.nn.MultiheadAttention(batch_first=True)`. Its weights are copied.
 
-        return to_torch(self)
+        Raises:
+            ConfigError: for parts that torch's module does not have, naming each.
+        """
+        return torch_multihead.to_torch(self)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"

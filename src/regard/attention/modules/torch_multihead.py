@@ -1,16 +1,53 @@
-"""To and from `torch.nn.MultiheadAttention`: the same weights, the same numbers."""
+"""To and from `torch.nn.MultiheadAttention`: the same weights, the same numbers.
+
+What `MultiHeadAttention.from_torch` and `to_torch` call. Nothing here imports that class: it is known by what it has.
+"""
+
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.modules.multihead import MultiHeadAttention, Projections
 from regard.attention.parts.normalize import Softmax
 from regard.attention.parts.score import ScaledDot
 from regard.errors import ConfigError, quoted
 
 
-def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
-    """The same attention as a `MultiHeadAttention`; batch first, whatever the given one's layout was.
+class TorchArguments(NamedTuple):
+    """What a `MultiHeadAttention` is made from to be the same as a module of torch's.
+
+    Attributes:
+        dim: width of queries and of the context.
+        heads: number of attentions.
+        projections: copies of W_q, W_k, W_v and W_o, with their biases.
+        dropout: on the weights.
+    """
+
+    dim: int
+    heads: int
+    projections: tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]
+    dropout: float
+
+
+class MultiHead(Protocol):
+    """What `to_torch` reads of a `MultiHeadAttention`."""
+
+    dim: int
+    heads: int
+    key_heads: int
+    dropout: float
+    training: bool
+    query: nn.Module
+    key: nn.Module
+    value: nn.Module
+    output: nn.Module
+    score: Any
+    normalizer: Any
+    position: Any
+
+
+def arguments_of(module: nn.MultiheadAttention) -> TorchArguments:
+    """What makes the same attention here; batch first, whatever the given one's layout was.
 
     Args:
         module: with any kdim, vdim, bias and dropout. Its weights are copied.
@@ -34,12 +71,11 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
     query, key, value = (_copied(weight, bias) for weight, bias in zip(weights, biases, strict=True))
-    projections = Projections(query, key, value, _copied(module.out_proj.weight, module.out_proj.bias))
-    made = MultiHeadAttention(dim, module.num_heads, projections=projections, dropout=module.dropout)
-    return made.train(module.training)
+    projections = query, key, value, _copied(module.out_proj.weight, module.out_proj.bias)
+    return TorchArguments(dim, module.num_heads, projections, module.dropout)
 
 
-def to_torch(attention: MultiHeadAttention) -> nn.MultiheadAttention:
+def to_torch(attention: MultiHead) -> nn.MultiheadAttention:
     """The same attention as a `torch.nn.MultiheadAttention(batch_first=True)`. Its weights are copied.
 
     Raises:
@@ -79,7 +115,7 @@ def to_torch(attention: MultiHeadAttention) -> nn.MultiheadAttention:
     return made.train(attention.training)
 
 
-def _lacking(attention: MultiHeadAttention) -> list[str]:
+def _lacking(attention: MultiHead) -> list[str]:
     dim, reasons = attention.dim, []
     if attention.key_heads != attention.heads:
         reasons.append(f"key_heads={attention.key_heads} of heads={attention.heads}")

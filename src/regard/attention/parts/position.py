@@ -1,5 +1,7 @@
 """Positions: four kinds of part that tell attention where a token stands; here the first kind and what all share.
 
+`position_factory.py` makes each of them by its name.
+
     add     add(x, positions) -> x                                              sinusoidal, learned (this file)
     rotate  rotate(query, key, query_positions, key_positions) -> query, key    rotary (rotary.py)
     bias    bias(query_positions, key_positions) -> (batch, heads, Tq, Tk)      t5, alibi (position_bias.py)
@@ -27,21 +29,6 @@ class Position(nn.Module):
     """A part that knows positions; `kind` says which verb it has: "add", "rotate" or "bias"."""
 
     kind: ClassVar[str]
-
-
-def position(name: str, **sizes: Any) -> Any:
-    """Make a position part by name: sinusoidal, learned, rotary, t5, alibi, shaw.
-
-    Args:
-        name: a registered name.
-        **sizes: the constructor's arguments, such as `dim=64`.
-
-    Raises:
-        ConfigError: an unknown name (with the nearest one) or sizes that do not fit.
-    """
-    from regard.attention.parts import position_bias, relative, rotary  # noqa: F401  (each registers its parts)
-
-    return POSITIONS.make(name, **sizes)
 
 
 def positions(keep: Shaped[Tensor, "batch positions"]) -> Int[Tensor, "batch positions"]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention.modules.heads import CrossHeads, Heads, SelfHeads
-from regard.attention.parts.position import position
+from regard.attention.parts.position_factory import position
 from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
 from regard.layers.transformer.stack import Stack

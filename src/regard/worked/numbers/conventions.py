@@ -14,7 +14,7 @@ def _permuted(given: dict[str, Any]) -> list[Step]:
     import torch
 
     from regard.attention.parts import masks
-    from regard.attention.parts.position import position
+    from regard.attention.parts.position_factory import position
 
     x = one(given["tokens"])
     _, length, width = x.shape

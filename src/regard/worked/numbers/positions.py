@@ -22,7 +22,7 @@ def _identities(given: dict[str, Any]) -> list[Step]:
 def _rotary(given: dict[str, Any], convention: str) -> list[Step]:
     import torch
 
-    from regard.attention.parts.position import position
+    from regard.attention.parts.position_factory import position
 
     m, n = given["m"], given["n"]
     pairing = {"interleaved": "相邻两维配对", "half": "前后两半配对"}[convention]
@@ -50,7 +50,7 @@ def _rotary(given: dict[str, Any], convention: str) -> list[Step]:
 def _sinusoidal(given: dict[str, Any], width: int) -> list[Step]:
     import torch
 
-    from regard.attention.parts.position import position
+    from regard.attention.parts.position_factory import position
 
     offset, places = given["offset"], given["positions"]
     sinusoidal = position("sinusoidal", dim=width)
