@@ -26,7 +26,7 @@ class System:
         kinds: soft or hard; global or local; self or cross (both where it serves both).
         score, mask, normalizer, refocus, read: the choices of the row; an empty text is "none".
         here: Python that makes its attention with the parts of this package.
-        model: the module of this package that holds the system around its attention, or "" where there is none yet.
+        model: the module or folder of this package that holds the system around its attention, or "" where there is none yet.
         later: what of the paper is not here yet, or an empty text. A row without a model must say it.
     """
 
@@ -227,7 +227,7 @@ SYSTEMS = (
         refocus=NONE,
         read=Text("expectation, heads concatenated, W_o", "期望，各头拼接，再乘 W_o"),
         here="MultiHeadAttention(512, heads=8)",
-        model="regard.models.transformer.translator",
+        model="regard.models.transformer",
     ),
     System(
         name="snail",
