@@ -26,7 +26,7 @@ class System:
         kinds: soft or hard; global or local; self or cross (both where it serves both).
         score, mask, normalizer, refocus, read: the choices of the row; an empty text is "none".
         here: Python that makes its attention with the parts of this package.
-        model: the module or folder of this package that holds the system around its attention, or "" where there is none yet.
+        model: the module or folder of this package that holds the whole system, or "" where there is none yet.
         later: what of the paper is not here yet, or an empty text. A row without a model must say it.
     """
 
