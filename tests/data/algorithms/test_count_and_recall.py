@@ -23,7 +23,7 @@ def test_a_stream_by_hand():
         [0, 0, 1, 1, 1, 0, 0, 1],
     ]
     assert item.answer.tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]  # twice, and then 01; once, and 00
-    assert item.length == 3 and item.asked.tolist() == [3, 4]  # answered where they are asked
+    assert item.length == 3 and item.answer_steps.tolist() == [3, 4]  # answered where they are asked
     assert SMALL.write(item.answer) == "2:01 1:00" and SMALL.sources(item) == [2, 1]
     assert SMALL.rows(item) == ["00001:10", "00111:00", "00001:01", "? 00001", "? 00111"]
 

@@ -80,7 +80,7 @@ def test_a_number_makes_its_sequence_k9(settings):
     """K9, B33: batches depend on their arguments alone, whatever was asked for before."""
     one, other = (Sequences(problem(settings), settings, 3, "training") for _ in range(2))
     other.load([5, 1])
-    for name in ("inputs", "answers", "asked"):
+    for name in ("inputs", "answers", "answer_steps"):
         assert torch.equal(getattr(one.load([4, 9]), name), getattr(other.load([4, 9]), name))
     elsewhere = Sequences(problem(settings), settings, 3, "test"), Sequences(problem(settings), settings, 4, "training")
     for others in elsewhere:
@@ -109,7 +109,7 @@ def test_a_batch_has_zeros_behind_its_shorter_sequences_k6():
     copy = problem(COPY)
     batch = SequenceBatch.of([copy.read("011"), copy.read("100 111")])
     assert batch.inputs.shape == (2, 5, 4) and batch.lengths == [1, 2]
-    assert batch.asked.tolist() == [[False, False, True, False, False], [False, False, False, True, True]]
+    assert batch.answer_steps.tolist() == [[False, False, True, False, False], [False, False, False, True, True]]
     assert batch.answers[0].tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]]
     assert batch.inputs[0, 2:].abs().sum() == 0
 

@@ -24,11 +24,14 @@ def test_two_episodes_by_hand():
         [0, 0, 0, 0, 1],
         [0, 0, 0, 0, 0],
     ]
-    assert item.asked.tolist() == [3, 4, 7] and item.time == 8 and item.length == 2
+    assert item.answer_steps.tolist() == [3, 4, 7] and item.time == 8 and item.length == 2
     assert made.write(item.answer) == "010 111 001" and made.sources(item) == [0, 1, 5]
     assert made.rows(item) == ["010", "111", "?", "", "", "001", "?", ""]
     batch = SequenceBatch.of([item, made.read("111")])
-    assert batch.asked.tolist() == [[False] * 3 + [True] * 2 + [False] * 2 + [True], [False] * 2 + [True] + [False] * 5]
+    assert batch.answer_steps.tolist() == [
+        [False] * 3 + [True] * 2 + [False] * 2 + [True],
+        [False] * 2 + [True] + [False] * 5,
+    ]
     assert batch.answers[0, 7].tolist() == [0, 0, 1] and batch.answers[1, 2].tolist() == [1, 1, 1]
 
 
@@ -38,7 +41,7 @@ def test_every_answer_is_the_rows_of_its_episode():
         item = drawn.item(number)
         given = item.question[item.question[:, 3] > 0, :3]
         assert np.array_equal(given, item.answer)
-        assert not item.question[item.asked].any()
+        assert not item.question[item.answer_steps].any()
         assert item.question[:, 4].sum() == item.length <= 5
 
 

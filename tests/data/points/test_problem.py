@@ -8,7 +8,7 @@ from scipy.spatial import ConvexHull
 
 from regard.data.points.batches import IGNORED, PointBatch, PointSets
 from regard.data.points.geometry import is_simple, normalized, signed_area
-from regard.data.points.problem import PROBLEMS, answer_of, problem_of
+from regard.data.points.problem import PROBLEMS, answer_of, point_problem
 from regard.data.points.settings import LEAST, PointData
 from regard.data.points.tours import exact_tours, good_tours, nearest_neighbour_tours, shortest_tours, tour_lengths
 from regard.data.points.written import read_sets
@@ -20,7 +20,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def sets_of(text, name="hull"):
-    return [points.tolist() for points in read_sets(text.splitlines(), problem_of(name), "given.csv")]
+    return [points.tolist() for points in read_sets(text.splitlines(), point_problem(name), "given.csv")]
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
@@ -34,17 +34,21 @@ def test_sets_may_stand_a_line_each_as_solve_writes_them():
 
 def test_answers_by_hand_in_their_order():
     """W7 for the numbers; the others begin at the leftmost point, of equal ones the lowest."""
-    assert answer_of(problem_of("sort"), np.array([[20.0], [5.0], [10.0]])) == [0, 2, 1]
-    assert answer_of(problem_of("sort"), np.array([[1.0], [7.0], [7.0]])) == [1, 2, 0]  # of equal ones the first given
-    assert answer_of(problem_of("hull"), SQUARE) == [1, 2, 0, 4]
+    assert answer_of(point_problem("sort"), np.array([[20.0], [5.0], [10.0]])) == [0, 2, 1]
+    assert answer_of(point_problem("sort"), np.array([[1.0], [7.0], [7.0]])) == [
+        1,
+        2,
+        0,
+    ]
+    assert answer_of(point_problem("hull"), SQUARE) == [1, 2, 0, 4]
     # Each side of the square with the point within; corners from left to right, triangles by their corners.
-    assert answer_of(problem_of("delaunay"), SQUARE) == [1, 4, 3, 1, 3, 2, 4, 3, 0, 3, 2, 0]
-    assert answer_of(problem_of("tsp"), SQUARE[[0, 1, 2, 4]]) == [1, 2, 0, 3]
+    assert answer_of(point_problem("delaunay"), SQUARE) == [1, 4, 3, 1, 3, 2, 4, 3, 0, 3, 2, 0]
+    assert answer_of(point_problem("tsp"), SQUARE[[0, 1, 2, 4]]) == [1, 2, 0, 3]
 
 
 @pytest.mark.parametrize("name", ["hull", "delaunay", "tsp"])
 def test_the_order_of_an_answer_does_not_depend_on_how_the_set_is_given(name):
-    problem, points = problem_of(name), RANDOM.random((7, 2))
+    problem, points = point_problem(name), RANDOM.random((7, 2))
     order = RANDOM.permutation(7)
     mixed = answer_of(problem, points[order])
     assert [int(order[item]) for item in mixed] == answer_of(problem, points)
@@ -77,20 +81,20 @@ def test_tours_are_permutations_and_exchanges_only_help():
 
 
 def test_when_an_answer_is_as_good():
-    hull, delaunay, tsp, sort = (problem_of(name) for name in ("hull", "delaunay", "tsp", "sort"))
+    hull, delaunay, tsp, sort = (point_problem(name) for name in ("hull", "delaunay", "tsp", "sort"))
     right = answer_of(hull, SQUARE)
-    assert hull.is_right(SQUARE, [0, 2, 1, 4], right)  # the other way round, from another corner
-    assert not hull.is_right(SQUARE, [1, 2, 0], right) and not hull.is_right(SQUARE, [1, 0, 2, 4], right)
-    assert hull.covered(SQUARE, [1, 2, 0], right) == pytest.approx(0.5)  # half of the square
-    assert hull.covered(SQUARE, [1, 0, 2, 4], right) == 0  # its sides cross
+    assert hull.is_correct(SQUARE, [0, 2, 1, 4], right)  # the other way round, from another corner
+    assert not hull.is_correct(SQUARE, [1, 2, 0], right) and not hull.is_correct(SQUARE, [1, 0, 2, 4], right)
+    assert hull.coverage(SQUARE, [1, 2, 0], right) == pytest.approx(0.5)  # half of the square
+    assert hull.coverage(SQUARE, [1, 0, 2, 4], right) == 0  # its sides cross
     assert not is_simple(SQUARE[[1, 0, 2, 4]]) and is_simple(SQUARE[right])
     triangles = answer_of(delaunay, SQUARE)
-    assert delaunay.is_right(SQUARE, [*triangles[3:], *triangles[2::-1]], triangles)
-    assert delaunay.covered(SQUARE, [1, 2, 0, 4, 3, 1], triangles) == 1 / 4
+    assert delaunay.is_correct(SQUARE, [*triangles[3:], *triangles[2::-1]], triangles)
+    assert delaunay.coverage(SQUARE, [1, 2, 0, 4, 3, 1], triangles) == 1 / 4
     corners = SQUARE[[0, 1, 2, 4]]
-    assert tsp.length(corners, [1, 2, 0, 3]) == pytest.approx(8) and tsp.is_right(corners, [0, 2, 1, 3], [1, 2, 0, 3])
-    assert not tsp.is_right(corners, [0, 1, 2, 3], [1, 2, 0, 3])
-    assert sort.covered(np.zeros((3, 1)), [0, 1, 2], [0, 2, 1]) == pytest.approx(1 / 3)
+    assert tsp.length(corners, [1, 2, 0, 3]) == pytest.approx(8) and tsp.is_correct(corners, [0, 2, 1, 3], [1, 2, 0, 3])
+    assert not tsp.is_correct(corners, [0, 1, 2, 3], [1, 2, 0, 3])
+    assert sort.coverage(np.zeros((3, 1)), [0, 1, 2], [0, 2, 1]) == pytest.approx(1 / 3)
     assert delaunay.write([0, 1, 3, 1, 2, 3]) == "1,2,4 2,3,4" and sort.write([0, 2, 1]) == "1 3 2"
 
 
@@ -98,7 +102,7 @@ def test_hull_areas_are_those_of_qhull_b40():
     """K11: counter-clockwise is above 0, whatever the corner that it begins at."""
     for _ in range(5):
         points = RANDOM.random((11, 2))
-        corners = answer_of(problem_of("hull"), points)
+        corners = answer_of(point_problem("hull"), points)
         assert signed_area(points[corners]) == pytest.approx(ConvexHull(points).volume)
         assert signed_area(points[corners[::-1]]) == pytest.approx(-ConvexHull(points).volume)
 
@@ -106,9 +110,9 @@ def test_hull_areas_are_those_of_qhull_b40():
 def test_points_on_one_line_have_no_hull_k1():
     line = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [2.0, 2.0]])
     for name in ("hull", "delaunay"):
-        assert answer_of(problem_of(name), line) is None
+        assert answer_of(point_problem(name), line) is None
         with pytest.raises(DataError, match="on one line"):
-            problem_of(name).answers(line[None])
+            point_problem(name).answers(line[None])
     assert normalized(np.full((3, 2), 7.0)).tolist() == [[0, 0]] * 3
 
 
@@ -119,7 +123,7 @@ def test_scaling_changes_no_answer():
     assert small.min() == 0 and small.max() == 1
     assert small == pytest.approx(normalized(points), abs=1e-9)
     for name in ("hull", "delaunay", "tsp"):
-        assert answer_of(problem_of(name), wide) == answer_of(problem_of(name), points)
+        assert answer_of(point_problem(name), wide) == answer_of(point_problem(name), points)
 
 
 # Sets by number -----------------------------------------------------------------------------------------------------
@@ -127,7 +131,9 @@ def test_scaling_changes_no_answer():
 
 def test_a_set_is_known_by_its_number_and_part_b33():
     data = PointData(problem="hull", shortest=3, longest=7, sets=11, batch=4)
-    training, again, test = (PointSets(problem_of("hull"), data, 5, part) for part in ("training", "training", "test"))
+    training, again, test = (
+        PointSets(point_problem("hull"), data, 5, part) for part in ("training", "training", "test")
+    )
     assert (training.points(3) == again.points(3)).all()
     assert training.points(3).shape != test.points(3).shape or (training.points(3) != test.points(3)).any()
     assert training.plan(1) == [[11, 12, 13, 14], [15, 16, 17, 18], [19, 20, 21]]
@@ -136,14 +142,14 @@ def test_a_set_is_known_by_its_number_and_part_b33():
 
 
 def test_a_batch_holds_several_sizes_and_marks_padding():
-    problem = problem_of("sort")
+    problem = point_problem("sort")
     batch = PointBatch.of([np.array([[20.0], [5.0], [10.0]]), np.array([[4.0]])], [[0, 2, 1], [0]])
     assert batch.points[..., 0].tolist() == pytest.approx(np.array([[1, 0, 1 / 3], [0, 0, 0]]))
     assert batch.lengths.tolist() == [3, 1]
     assert batch.answers.tolist() == [[1, 3, 2, 0], [1, 0, IGNORED, IGNORED]]
     assert PointBatch.of([np.zeros((3, 1))]).answers.shape == (1, 0)
     assert PointBatch.of([np.zeros((3, 2))]).to("cpu").points.shape == (1, 3, 2)
-    assert problem.most(5) == 6 and problem_of("delaunay").most(5) == 16
+    assert problem.most(5) == 6 and point_problem("delaunay").most(5) == 16
 
 
 def test_settings_say_what_cannot_be():
@@ -152,7 +158,7 @@ def test_settings_say_what_cannot_be():
     with pytest.raises(ConfigError, match=r"shortest \(11\) must not be above longest \(10\)"):
         check(PointData, {"shortest": 11})
     with pytest.raises(ConfigError, match="Did you mean 'delaunay'"):
-        problem_of("delauny")
+        point_problem("delauny")
     assert set(PROBLEMS) == set(LEAST)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data.points.batches import IGNORED, PointBatch
-from regard.data.points.problem import PROBLEMS, problem_of
+from regard.data.points.problem import PROBLEMS, point_problem
 from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, ShapeError
@@ -25,7 +25,7 @@ def made(rule="each_once", kind="pointer", reader=READERS[0], axes=2, longest=7)
 
 
 def drawn(*sizes, name="hull"):
-    problem = problem_of(name)
+    problem = point_problem(name)
     sets = [RANDOM.random((size, problem.axes)) for size in sizes]
     return PointBatch.of(sets, [problem.answers(points[None])[0] for points in sets])
 
@@ -100,7 +100,7 @@ def test_whatever_is_chosen_something_is_open_and_answers_end(name):
 def test_every_right_answer_is_open(name):
     """Otherwise its loss would be infinite."""
     batch = drawn(3, 5, 7, 7, name=name)
-    problem = problem_of(name)
+    problem = point_problem(name)
     model = made(problem.rule, axes=problem.axes)
     logs = model.log_probabilities(model.encode(batch.points, batch.lengths), batch.answers)
     told = batch.answers != IGNORED

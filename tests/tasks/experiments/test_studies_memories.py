@@ -37,8 +37,8 @@ def test_each_row_can_be_trained(row):
     drawn = TASK.data(chosen.model_copy(update={"data": chosen.data.model_copy(update={"validation": 1})}), None, print)
     model = TASK.model(chosen, drawn)
     batch = drawn.batches.load([0, 1])
-    made = bits_objective(model(batch.inputs), batch.answers, batch.asked)
+    made = bits_objective(model(batch.inputs), batch.answers, batch.answer_steps)
     made.total.backward()
-    assert int(made.count) == 5 * int(batch.asked.sum()) > 0
+    assert int(made.count) == 5 * int(batch.answer_steps.sum()) > 0
     lacking = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.isfinite().all()]
     assert not lacking and np.isfinite(made.total.item())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data.points.batches import PointBatch
-from regard.data.points.problem import problem_of
+from regard.data.points.problem import point_problem
 from regard.errors import ConfigError, DataError
 from regard.models.pointing.pointer import PointerNetwork
 from regard.models.pointing.settings import PointerSettings
@@ -105,7 +105,7 @@ def test_scale_and_place_change_no_answer(pointer):
 
 
 def test_the_loss_is_the_sum_of_the_right_choices():
-    model, problem = build(settings_of()), problem_of("tsp")
+    model, problem = build(settings_of()), point_problem("tsp")
     sets = [np.random.default_rng(3).random((size, 2)) for size in (5, 3)]
     answers = [problem.answers(points[None])[0] for points in sets]
     batch = PointBatch.of(sets, answers)
@@ -119,7 +119,7 @@ def test_the_loss_is_the_sum_of_the_right_choices():
 def test_points_that_single_precision_cannot_tell_apart_can_be_learned_k3():
     """Points 3 and 4 have one x in float32, the fourth is lower: so it is left of the third, for model and answer."""
     points = np.array([[0.0, 0.2], [1.0, 0.5], [0.3, 0.9], [0.3 + 1e-12, 0.1], [0.6, 1.0]])
-    answers = problem_of("delaunay").answers(points[None])
+    answers = point_problem("delaunay").answers(points[None])
     assert answers == [[0, 3, 2, 3, 2, 1, 2, 4, 1]]
     model = PointerNetwork(PointerSettings(width=8), 2, "triangles", 5)
     assert torch.isfinite(from_answers(model, PointBatch.of([points], answers)).total)
@@ -177,7 +177,7 @@ def test_settings_that_do_not_fit_are_told_at_once():
 
 
 def test_an_answer_grows_step_by_step():
-    tsp, points = problem_of("tsp"), np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
+    tsp, points = point_problem("tsp"), np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
     weights = np.eye(4)[[1, 2, 3, 0]]
     view = pointing_view(tsp, Pointed(points, [0, 1, 2], 1.0, weights))
     pointer, *steps = view.matrices
@@ -189,12 +189,12 @@ def test_an_answer_grows_step_by_step():
         ("1", "2", "3", "1"),  # and back
     ]
     assert all(isinstance(one, Plane) for one in steps) and "the shortest has 3.414" in view.notes[0]
-    delaunay = problem_of("delaunay")
+    delaunay = point_problem("delaunay")
     square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.1], [0.0, 1.0]])
     view = pointing_view(delaunay, Pointed(square, [0, 3, 1, 3, 1, 2], 1.0, None), "zh")
     assert view.kind == "plane" and [one.title for one in view.matrices] == ["第 1 步", "第 2 步"]
     assert view.matrices[1].rows == ("1", "4", "2", "1", "", "4", "2", "3", "4")
-    sort = problem_of("sort")
+    sort = point_problem("sort")
     view = answers_view(sort, [Pointed(np.array([[20.0], [5.0], [10.0]]), [0, 2, 1], 1.0, weights)])
     assert view.matrices[0].columns == ("end", "20", "5", "10") and view.matrices[0].title == "set 1: 1 3 2"
     assert answers_view(sort, []).matrices == ()

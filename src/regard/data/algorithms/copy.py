@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.problem import SequenceItem, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import CopySettings, RepeatCopySettings
 from regard.data.chance import Chance
 from regard.errors import DataError, quoted
@@ -16,8 +16,8 @@ _MOST = 9999
 class Copy:
     """Rows of bits, a mark, and then the rows again. Inputs: the bits and the mark.
 
-    Nothing is given while the answer is said; or, where it is heard, the row before: n rows are then 2n steps, and to
-    look for what followed the same row earlier is enough.
+    During the answer the input is zero; or, with `heard` (teacher forcing), the row before: n rows are then 2n steps,
+    and copying what followed the same row earlier is enough.
     """
 
     def __init__(self, settings: CopySettings) -> None:
@@ -25,11 +25,11 @@ class Copy:
         self.inputs, self.outputs = self.bits + 1, self.bits
         self.form = f"rows of {self.bits} bits with spaces between, as in {'01' * self.bits:.{self.bits}} …"
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Random rows of bits to copy; `length` counts rows."""
         return self._item(draw_bits(chance, length, self.bits))
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The rows that a person wrote.
 
         Raises:
@@ -41,24 +41,24 @@ class Copy:
         """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: its bits, or ? for the mark."""
         given = [write_row(row[: self.bits]) for row in item.question]
         return [*given[: item.length], "?", *given[item.length + 1 :]]
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """Output row n copies input row n."""
         return list(range(item.length))
 
-    def _item(self, rows: np.ndarray) -> Item:
+    def _item(self, rows: np.ndarray) -> SequenceItem:
         count = len(rows)
         question = np.zeros((2 * count if self.heard else count + 1, self.inputs), np.float32)
         question[:count, : self.bits] = rows
         question[count, self.bits] = 1
         if not self.heard:
-            return Item(question, rows, count)
+            return SequenceItem(question, rows, count)
         question[count + 1 :, : self.bits] = rows[:-1]
-        return Item(question, rows, count, tuple(range(count, 2 * count)))
+        return SequenceItem(question, rows, count, tuple(range(count, 2 * count)))
 
 
 class RepeatCopy:
@@ -72,11 +72,11 @@ class RepeatCopy:
         self.inputs, self.outputs = self.bits + 2, self.bits + 1
         self.form = f"how many times, then rows of {self.bits} bits, as in 3 {'01' * self.bits:.{self.bits}} …"
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Random rows of bits and a random number of repeats; `length` counts rows."""
         return self._item(draw_bits(chance, length, self.bits), 1 + chance.below(self.repeats))
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The number of repeats and the rows that a person wrote.
 
         Raises:
@@ -85,7 +85,7 @@ class RepeatCopy:
         times, *words = text.split() or [""]
         if not (times.isascii() and times.isdigit()) or len(times) > len(str(_MOST)) or int(times) < 1:
             raise DataError(
-                f"the line starts with {quoted(times, 40)}; expected how many times the rows are to be said, "
+                f"the line starts with {quoted(times, 40)}; expected how many times the rows are to be repeated, "
                 f"1 to {_MOST}"
             )
         return self._item(read_rows(words, self.bits), int(times))
@@ -94,23 +94,23 @@ class RepeatCopy:
         """An answer's bits, `(rows, bits + 1)`, as words of 0 and 1; the end mark as a word."""
         return " ".join(END if row[self.bits] > 0.5 else write_row(row[: self.bits]) for row in bits)
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: its bits, or the number of repeats."""
         times = (len(item.answer) - 1) // item.length
         return [*(write_row(row[: self.bits]) for row in item.question[:-1]), f"× {times} ?"]
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """The input row that each output row copies; None for the end mark."""
         return [*(step % item.length for step in range(len(item.answer) - 1)), None]
 
-    def _item(self, rows: np.ndarray, times: int) -> Item:
+    def _item(self, rows: np.ndarray, times: int) -> SequenceItem:
         question = np.zeros((len(rows) + 1, self.inputs), np.float32)
         question[:-1, : self.bits] = rows
         question[-1, self.bits :] = 1, self._normal(times)
         answer = np.zeros((times * len(rows) + 1, self.outputs), np.float32)
         answer[:-1, : self.bits] = np.tile(rows, (times, 1))
         answer[-1, self.bits] = 1
-        return Item(question, answer, len(rows))
+        return SequenceItem(question, answer, len(rows))
 
     def _normal(self, times: int) -> float:
         """The number with the mean and the deviation of 1 … repeats taken out; deviation 0 counts as 1."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.data.algorithms.problem import Item, read_rows, write_row
+from regard.data.algorithms.problem import SequenceItem, read_rows, write_row
 from regard.data.algorithms.settings import CountAndRecallSettings
 from regard.data.chance import Chance
 from regard.errors import ConfigError, DataError
@@ -23,7 +23,7 @@ class CountAndRecall:
         key, value = (f"{'01' * bits:.{bits}}" for bits in (self.key_bits, self.value_bits))
         self.form = f"pairs key:value with spaces between, then ? and some of the keys, as in {key}:{value} … ? {key} …"
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Random pairs, each key 1 to `most` times, and the keys to ask for; `length` counts pairs.
 
         Raises:
@@ -47,7 +47,7 @@ class CountAndRecall:
         rows = np.concatenate([_bits(keys, self.key_bits), _bits(values, self.value_bits)], axis=-1)
         return self._item(rows, _bits(asked, self.key_bits))
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The pairs and the keys that a person wrote.
 
         Raises:
@@ -72,18 +72,18 @@ class CountAndRecall:
             f"{int(write_row(row[: self.count_bits]), 2)}:{write_row(row[self.count_bits :])}" for row in bits
         )
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: `key:value`, or `? key`."""
         keys = [write_row(row[: self.key_bits]) for row in item.question]
         values = [write_row(row[self.key_bits : -1]) for row in item.question[: item.length]]
         return [*map(":".join, zip(keys, values, strict=False)), *(f"? {key}" for key in keys[item.length :])]
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """For each key asked for, the row in which it came last."""
         keys = item.question[:, : self.key_bits]
         return [_places(keys[: item.length], key)[-1] for key in keys[item.length :]]
 
-    def _item(self, rows: np.ndarray, asked: np.ndarray) -> Item:
+    def _item(self, rows: np.ndarray, asked: np.ndarray) -> SequenceItem:
         question = np.zeros((len(rows) + len(asked), self.inputs), np.float32)
         question[: len(rows), :-1] = rows
         question[len(rows) :, : self.key_bits], question[len(rows) :, -1] = asked, 1
@@ -91,7 +91,7 @@ class CountAndRecall:
         counts = _bits([len(one) for one in places], self.count_bits)
         last = rows[[one[-1] for one in places], self.key_bits :]
         within = tuple(range(len(rows), len(question)))
-        return Item(question, np.concatenate([counts, last], axis=-1), len(rows), within)
+        return SequenceItem(question, np.concatenate([counts, last], axis=-1), len(rows), within)
 
 
 def _places(keys: np.ndarray, key: np.ndarray) -> list[int]:

@@ -10,14 +10,14 @@ from regard.data.chance import Chance
 from regard.errors import ConfigError, DataError, nearest, quoted
 
 
-class Item(NamedTuple):
-    """One sequence: it is read row by row, and while nothing more is given, the answer is to be said.
+class SequenceItem(NamedTuple):
+    """One sequence: the input row by row, then steps of zeros during which the answer is the output.
 
     Attributes:
         question: `(steps, inputs)`.
         answer: `(steps, outputs)`, bits.
         length: what the problem counts as its length.
-        within: the rows of the question while which the answer is said; if none, it is said behind them.
+        within: the steps of the question at which the answer is output; if none, it follows the question.
     """
 
     question: np.ndarray
@@ -26,7 +26,7 @@ class Item(NamedTuple):
     within: tuple[int, ...] = ()
 
     @property
-    def asked(self) -> np.ndarray:
+    def answer_steps(self) -> np.ndarray:
         """The time step of each row of the answer."""
         behind = np.arange(len(self.question), len(self.question) + len(self.answer))
         return np.array(self.within) if self.within else behind
@@ -34,16 +34,16 @@ class Item(NamedTuple):
     @property
     def time(self) -> int:
         """How many time steps there are."""
-        return max(len(self.question), int(self.asked.max(initial=-1)) + 1)
+        return max(len(self.question), int(self.answer_steps.max(initial=-1)) + 1)
 
 
 @runtime_checkable
-class Problem(Protocol):
+class SequenceProblem(Protocol):
     """An algorithm to be learned: `Class(settings)`.
 
     Attributes:
-        inputs: width of the rows that are read.
-        outputs: width of the rows that are said.
+        inputs: width of the rows of a question.
+        outputs: width of the rows of an answer.
         form: how a person writes a question, in a few words.
     """
 
@@ -51,11 +51,11 @@ class Problem(Protocol):
     outputs: int
     form: str
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """A question of that length."""
         ...
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """A question as a person writes it.
 
         Raises:
@@ -67,11 +67,11 @@ class Problem(Protocol):
         """An answer's bits `(steps, outputs)` as text."""
         ...
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A short label for each row of a question."""
         ...
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """For each row of the answer the row of the question that it is, or None."""
         ...
 
@@ -86,7 +86,7 @@ _PROBLEMS = {
 }
 
 
-def problem(settings: Any) -> Problem:
+def problem(settings: Any) -> SequenceProblem:
     """The problem that the settings are of.
 
     Raises:
@@ -95,7 +95,7 @@ def problem(settings: Any) -> Problem:
     if settings.problem not in _PROBLEMS:
         raise ConfigError(f"no problem is named {settings.problem!r}.{nearest(settings.problem, _PROBLEMS)}")
     module, name = _PROBLEMS[settings.problem]
-    made: Problem = getattr(import_module(module), name)(settings)
+    made: SequenceProblem = getattr(import_module(module), name)(settings)
     return made
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.problem import SequenceItem, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import RecallSettings
 from regard.data.chance import Chance
 from regard.errors import ConfigError, DataError
@@ -22,7 +22,7 @@ class Recall:
             f"{self.bits} bits with spaces between"
         )
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Random items, all different, and one of them but the last to ask for; `length` counts items.
 
         Raises:
@@ -39,7 +39,7 @@ class Recall:
             items.setdefault(drawn.tobytes(), drawn)
         return self._item(list(items.values()), chance.below(length - 1))
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The items and the one asked for that a person wrote.
 
         Raises:
@@ -62,14 +62,14 @@ class Recall:
         """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: | and ? for the marks, else its bits."""
         marks = {(1, 0): "|", (0, 1): "?", (0, 0): ""}
         return [
             marks[int(row[self.bits]), int(row[self.bits + 1])] or write_row(row[: self.bits]) for row in item.question
         ]
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """The input rows of the item that followed the one asked for.
 
         Raises:
@@ -92,7 +92,7 @@ class Recall:
         except DataError as error:
             raise DataError(f"{what}: {error}") from error
 
-    def _item(self, items: list[np.ndarray], asked: int) -> Item:
+    def _item(self, items: list[np.ndarray], asked: int) -> SequenceItem:
         rows: list[np.ndarray] = []
         for item in items:
             rows += [self._mark(0), *item]
@@ -100,7 +100,7 @@ class Recall:
         question = np.zeros((len(rows), self.inputs), np.float32)
         for number, row in enumerate(rows):
             question[number, : len(row)] = row
-        return Item(question, items[asked + 1], len(items))
+        return SequenceItem(question, items[asked + 1], len(items))
 
     def _mark(self, which: int) -> np.ndarray:
         row = np.zeros(self.inputs, np.float32)

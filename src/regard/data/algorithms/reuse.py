@@ -2,17 +2,18 @@
 
 import numpy as np
 
-from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.problem import SequenceItem, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import ReuseCopySettings
 from regard.data.chance import Chance
 from regard.errors import DataError
 
 
 class ReuseCopy:
-    """Rows of bits, a mark, the rows said again; then the next rows, and so on.
+    """Rows of bits, a mark, the rows again; then the next rows, and so on.
 
-    All rows of a sequence may be more than a memory has slots, but those of one episode are few: whoever frees what it
-    has said can go on for ever. Inputs: the bits, a mark beside each row, and the mark that asks.
+    All rows of a sequence may be more than a memory has slots, but those of one episode are few: a model that frees the
+    slots of finished episodes can go on for ever. Inputs: the bits, a mark beside each row, and the mark that starts an
+    answer.
     """
 
     def __init__(self, settings: ReuseCopySettings) -> None:
@@ -21,11 +22,11 @@ class ReuseCopy:
         one = f"{'01' * self.bits:.{self.bits}}"
         self.form = f"rows of {self.bits} bits with spaces between, and | between episodes, as in {one} {one} | {one}"
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Episodes of random rows of bits; `length` counts episodes."""
         return self._item([draw_bits(chance, 1 + chance.below(self.most), self.bits) for _ in range(length)])
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The episodes that a person wrote.
 
         Raises:
@@ -43,7 +44,7 @@ class ReuseCopy:
         """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: its bits, ? for the mark, nothing while the copy is expected."""
 
         def label(row: np.ndarray) -> str:
@@ -52,18 +53,18 @@ class ReuseCopy:
 
         return list(map(label, item.question))
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """Output row n copies the n-th row given."""
         return list(map(int, np.flatnonzero(item.question[:, self.bits])))
 
-    def _item(self, episodes: list[np.ndarray]) -> Item:
+    def _item(self, episodes: list[np.ndarray]) -> SequenceItem:
         question = np.zeros((sum(2 * len(rows) + 1 for rows in episodes), self.inputs), np.float32)
-        said: list[int] = []
+        output_steps: list[int] = []
         at = 0
         for rows in episodes:
             count = len(rows)
             question[at : at + count, : self.bits], question[at : at + count, self.bits] = rows, 1
             question[at + count, self.bits + 1] = 1
-            said += range(at + count + 1, at + 2 * count + 1)
+            output_steps += range(at + count + 1, at + 2 * count + 1)
             at += 2 * count + 1
-        return Item(question, np.concatenate(episodes), len(episodes), tuple(said))
+        return SequenceItem(question, np.concatenate(episodes), len(episodes), tuple(output_steps))

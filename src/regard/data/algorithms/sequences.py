@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.data.algorithms.problem import Item, Problem
+from regard.data.algorithms.problem import SequenceItem, SequenceProblem
 from regard.data.algorithms.settings import SequencesSettings
 from regard.data.chance import Chance
 
@@ -21,35 +21,38 @@ class SequenceBatch:
     """Sequences side by side, zeros behind the shorter ones.
 
     Attributes:
-        inputs: what is read; zeros while the answer is asked for.
-        answers: the bits to be said where they are asked for, 0 elsewhere.
-        asked: the time steps that ask for the answer.
+        inputs: rows of the questions; zeros afterwards.
+        answers: the target bits at the answer steps, 0 elsewhere.
+        answer_steps: the time steps whose outputs are the answer.
         lengths: of each sequence, as its problem counts.
     """
 
     inputs: Float[Tensor, "batch time inputs"]
     answers: Float[Tensor, "batch time outputs"]
-    asked: Bool[Tensor, "batch time"]
+    answer_steps: Bool[Tensor, "batch time"]
     lengths: list[int]
 
     def to(self, device: torch.device | str) -> "SequenceBatch":
         """The same batch on another device."""
         return replace(
-            self, inputs=self.inputs.to(device), answers=self.answers.to(device), asked=self.asked.to(device)
+            self,
+            inputs=self.inputs.to(device),
+            answers=self.answers.to(device),
+            answer_steps=self.answer_steps.to(device),
         )
 
     @staticmethod
-    def of(items: Sequence[Item]) -> "SequenceBatch":
+    def of(items: Sequence[SequenceItem]) -> "SequenceBatch":
         """Sequences of any lengths side by side."""
         time = max(item.time for item in items)
         first = items[0]
         inputs = np.zeros((len(items), time, first.question.shape[1]), np.float32)
         answers = np.zeros((len(items), time, first.answer.shape[1]), np.float32)
-        asked = np.zeros((len(items), time), bool)
+        answer_steps = np.zeros((len(items), time), bool)
         for row, item in enumerate(items):
             inputs[row, : len(item.question)] = item.question
-            answers[row, item.asked], asked[row, item.asked] = item.answer, True
-        given, wanted, when = map(torch.from_numpy, (inputs, answers, asked))
+            answers[row, item.answer_steps], answer_steps[row, item.answer_steps] = item.answer, True
+        given, wanted, when = map(torch.from_numpy, (inputs, answers, answer_steps))
         return SequenceBatch(given, wanted, when, [item.length for item in items])
 
 
@@ -65,10 +68,10 @@ class Sequences:
         part: training, validation and test draw differently for one seed; short sequences may still be the same.
     """
 
-    def __init__(self, problem: Problem, settings: SequencesSettings, seed: int, part: Part) -> None:
+    def __init__(self, problem: SequenceProblem, settings: SequencesSettings, seed: int, part: Part) -> None:
         self.problem, self.settings, self.seed, self.part = problem, settings, seed, part
 
-    def item(self, number: int, length: int | None = None) -> Item:
+    def item(self, number: int, length: int | None = None) -> SequenceItem:
         """Sequence number n, of a drawn length or of a given one."""
         settings = self.settings
         chance = Chance("algorithms", settings.problem, self.part, self.seed, number)

@@ -25,30 +25,29 @@ class SequencesSettings(BaseModel):
 
 
 class CopySettings(SequencesSettings):
-    """Say the rows again (Graves 2014, section 4.1); a length counts rows."""
+    """Output the rows again (Graves 2014, section 4.1); a length counts rows."""
 
-    problem: Literal["copy"] = Field("copy", description="Rows of bits, to be said again.")
+    problem: Literal["copy"] = Field("copy", description="Rows of bits, to be copied.")
     bits: int = Field(default=8, ge=1, description="Bits of a row.")
     heard: bool = Field(
         default=False,
-        description="While it answers, it is given the row before the one to be said, as a language model is given the "
-        "text so far; otherwise nothing.",
+        description="Teacher forcing: during the answer the input is the row before the one to output; else zeros.",
     )
 
 
 class RepeatCopySettings(SequencesSettings):
-    """Say the rows again so many times, then an end mark (section 4.2); a length counts rows."""
+    """Output the rows so many times, then an end mark (section 4.2); a length counts rows."""
 
-    problem: Literal["repeat_copy"] = Field("repeat_copy", description="Rows of bits, to be said several times.")
+    problem: Literal["repeat_copy"] = Field("repeat_copy", description="Rows of bits, to be copied several times.")
     longest: int = Field(default=10, ge=1, description="The largest number of rows.")
     bits: int = Field(default=8, ge=1, description="Bits of a row.")
     repeats: int = Field(default=10, ge=1, description="The largest number of times; each is drawn equally often.")
 
 
 class RecallSettings(SequencesSettings):
-    """Say the item that followed the one asked for (section 4.3); a length counts items."""
+    """Output the item that followed the one asked for (section 4.3); a length counts items."""
 
-    problem: Literal["recall"] = Field("recall", description="Items; one is shown again, the next is to be said.")
+    problem: Literal["recall"] = Field("recall", description="Items; one is shown again, the next is to be output.")
     shortest: int = Field(default=2, ge=2, description="The smallest number of items.")
     longest: int = Field(default=6, ge=2, description="The largest number of items.")
     bits: int = Field(default=6, ge=1, description="Bits of a row.")
@@ -65,7 +64,7 @@ class RecallSettings(SequencesSettings):
 
 
 class PrioritySortSettings(SequencesSettings):
-    """Say the rows of the highest priorities, highest first (section 4.5); a length counts rows given."""
+    """Output the rows of the highest priorities, highest first (section 4.5); a length counts rows given."""
 
     problem: Literal["priority_sort"] = Field("priority_sort", description="Rows with priorities, to be sorted.")
     bits: int = Field(default=8, ge=1, description="Bits of a row.")
@@ -73,7 +72,7 @@ class PrioritySortSettings(SequencesSettings):
 
 
 class CountAndRecallSettings(SequencesSettings):
-    """Say how often each key that is asked for came, and its last value; a length counts pairs."""
+    """Output how often each key that is asked for came, and its last value; a length counts pairs."""
 
     problem: Literal["count_and_recall"] = Field(
         "count_and_recall",
@@ -96,9 +95,9 @@ class CountAndRecallSettings(SequencesSettings):
 
 
 class ReuseCopySettings(SequencesSettings):
-    """Say the rows of each episode after it, in a memory smaller than all of them; a length counts episodes."""
+    """Output the rows of each episode after it, in a memory smaller than all of them; a length counts episodes."""
 
-    problem: Literal["reuse_copy"] = Field("reuse_copy", description="Episodes of rows, each to be said again.")
+    problem: Literal["reuse_copy"] = Field("reuse_copy", description="Episodes of rows, each to be copied.")
     longest: int = Field(default=4, ge=1, description="The largest number of episodes.")
     bits: int = Field(default=4, ge=1, description="Bits of a row.")
     rows: int = Field(default=4, ge=1, description="Rows of an episode at most; each number is drawn equally often.")

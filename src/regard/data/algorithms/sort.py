@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from regard.data.algorithms.problem import Item, draw_bits, read_rows, write_row
+from regard.data.algorithms.problem import SequenceItem, draw_bits, read_rows, write_row
 from regard.data.algorithms.settings import PrioritySortSettings
 from regard.data.chance import Chance
 from regard.errors import DataError, quoted
@@ -24,12 +24,12 @@ class PrioritySort:
             f"0.25:{'01' * self.bits:.{self.bits}} …"
         )
 
-    def draw(self, chance: Chance, length: int) -> Item:
+    def draw(self, chance: Chance, length: int) -> SequenceItem:
         """Random rows of bits with random priorities; `length` counts rows."""
         priorities = np.array([2 * chance() - 1 for _ in range(length)], np.float32)
         return self._item(priorities, draw_bits(chance, length, self.bits))
 
-    def read(self, text: str) -> Item:
+    def read(self, text: str) -> SequenceItem:
         """The rows and priorities that a person wrote.
 
         Raises:
@@ -43,19 +43,19 @@ class PrioritySort:
         """An answer's bits, `(rows, bits)`, as words of 0 and 1."""
         return " ".join(map(write_row, bits))
 
-    def rows(self, item: Item) -> list[str]:
+    def rows(self, item: SequenceItem) -> list[str]:
         """A label for each row of the input: `priority:bits`, or ? for the mark."""
         return [*(f"{row[self.bits]:+.2f}:{write_row(row[: self.bits])}" for row in item.question[:-1]), "?"]
 
-    def sources(self, item: Item) -> list[int | None]:
+    def sources(self, item: SequenceItem) -> list[int | None]:
         """The input row that each output row copies: those of the highest priorities in order."""
         return list(map(int, self._order(item.question[:-1, self.bits])))
 
-    def _item(self, priorities: np.ndarray, rows: np.ndarray) -> Item:
+    def _item(self, priorities: np.ndarray, rows: np.ndarray) -> SequenceItem:
         question = np.zeros((len(rows) + 1, self.inputs), np.float32)
         question[:-1, : self.bits], question[:-1, self.bits] = rows, priorities
         question[-1, self.bits + 1] = 1
-        return Item(question, rows[self._order(priorities)], len(rows))
+        return SequenceItem(question, rows[self._order(priorities)], len(rows))
 
     def _order(self, priorities: np.ndarray) -> np.ndarray:
         count = math.ceil(round(self.kept * len(priorities), 6))  # 0.8 × 5 is 4, whatever a float makes of it

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.data.chance import Chance
 from regard.data.points.geometry import normalized
-from regard.data.points.problem import Answer, Problem, Set
+from regard.data.points.problem import Answer, PointProblem, PointSet
 from regard.data.points.settings import PointData
 
 Part = Literal["training", "validation", "test"]
 
 IGNORED = -100
-"""Stands behind the end of a shorter answer."""
+"""The target behind the end of a shorter answer: no loss there."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PointBatch:
     Attributes:
         points: scaled to the unit square.
         lengths: how many of them are real.
-        answers: what is to be chosen: 0 ends an answer, n is the n-th point from 1; `IGNORED` behind the end.
+        answers: the targets: 0 ends an answer, n is the n-th point from 1; `IGNORED` behind the end.
     """
 
     points: Float[Tensor, "batch points axes"]
@@ -41,18 +41,18 @@ class PointBatch:
         )
 
     @staticmethod
-    def of(sets: Sequence[Set], answers: Sequence[Answer] = ()) -> "PointBatch":
+    def of(sets: Sequence[PointSet], answers: Sequence[Answer] = ()) -> "PointBatch":
         """Sets of any sizes; without answers there is nothing to learn, but all to choose."""
         most = max(len(points) for points in sets)
         padded = np.zeros((len(sets), most, sets[0].shape[1]), np.float32)
         for row, points in enumerate(sets):
             padded[row, : len(points)] = normalized(points)
         steps = max((len(answer) + 1 for answer in answers), default=0)
-        told = np.full((len(sets), steps), IGNORED)
+        targets = np.full((len(sets), steps), IGNORED)
         for row, answer in enumerate(answers):
-            told[row, : len(answer) + 1] = [*(item + 1 for item in answer), 0]
+            targets[row, : len(answer) + 1] = [*(item + 1 for item in answer), 0]
         lengths = torch.tensor([len(points) for points in sets])
-        return PointBatch(torch.from_numpy(padded), lengths, torch.from_numpy(told))
+        return PointBatch(torch.from_numpy(padded), lengths, torch.from_numpy(targets))
 
 
 class PointSets:
@@ -68,10 +68,10 @@ class PointSets:
         part: training, validation and test draw differently for one seed.
     """
 
-    def __init__(self, problem: Problem, settings: PointData, seed: int, part: Part) -> None:
+    def __init__(self, problem: PointProblem, settings: PointData, seed: int, part: Part) -> None:
         self.problem, self.settings, self.seed, self.part = problem, settings, seed, part
 
-    def points(self, number: int, size: int | None = None) -> Set:
+    def points(self, number: int, size: int | None = None) -> PointSet:
         """Set number n, of a drawn size or of a given one."""
         settings = self.settings
         chance = Chance("points", settings.problem, self.part, self.seed, number)
@@ -79,7 +79,7 @@ class PointSets:
         shape = (drawn if size is None else size, self.problem.axes)
         return np.array([chance() for _ in range(shape[0] * shape[1])]).reshape(shape)
 
-    def answered(self, sets: Sequence[Set]) -> list[Answer]:
+    def answered(self, sets: Sequence[PointSet]) -> list[Answer]:
         """The right answer of each set; those of one size are found together."""
         answers: list[Answer] = [[] for _ in sets]
         for size in sorted({len(points) for points in sets}):

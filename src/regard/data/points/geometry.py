@@ -1,4 +1,4 @@
-"""Points in the plane: hulls and triangulations, areas, and the order in which an answer is told."""
+"""Points in the plane: hulls and triangulations, areas, and the canonical order of an answer."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def leftmost_first(points: Points) -> Int[np.ndarray, " points"]:
     """The points' numbers from left to right, of equal ones the lowest first.
 
     Equal are those that a model cannot tell apart, which reads single precision: otherwise a triangulation would be
-    told in an order that the model's own ranks rule out, with a loss of infinity.
+    put in an order that the model's own ranks rule out, with a loss of infinity.
     """
     read = normalized(points).astype(np.float32)
     order: np.ndarray = np.lexsort((read[:, 1], read[:, 0]))
@@ -56,7 +56,7 @@ def delaunay(points: Points) -> list[tuple[int, int, int]]:
 
 
 def around(points: Points, cycle: Sequence[int]) -> list[int]:
-    """The same closed walk, begun at its leftmost point and counter-clockwise."""
+    """The same polygon, from its leftmost point counter-clockwise."""
     walk = list(cycle)
     if signed_area(points[walk]) < 0:
         walk.reverse()
@@ -73,13 +73,13 @@ def ordered(points: Points, triangles: Sequence[Sequence[int]]) -> list[tuple[in
 
 
 def signed_area(polygon: Points) -> float:
-    """The area within a closed walk, counter-clockwise above 0."""
+    """The signed area of a polygon, positive counter-clockwise."""
     x, y = (polygon - polygon.mean(0)).T if len(polygon) else (np.zeros(0), np.zeros(0))
     return float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() / 2)
 
 
 def is_simple(polygon: Points) -> bool:
-    """Whether no two sides of a closed walk cross."""
+    """Whether no two sides of a polygon cross."""
     count = len(polygon)
     sides = [(polygon[at], polygon[(at + 1) % count]) for at in range(count)]
     for one in range(count):

@@ -1,6 +1,6 @@
-"""The problems of points: what is right, in which order it is told, and when an answer is as good.
+"""The problems of points: the target answers, their order, and when another answer is as good.
 
-An answer is a list of the set's numbers, from 0. Orders in which an answer is told, the same however the set is given:
+An answer is a list of the set's numbers, from 0. The order of a target is the same however the set is given:
 
 | problem | an answer is | in the order |
 |---|---|---|
@@ -23,20 +23,20 @@ from regard.data.points.tours import shortest_tours, tour_lengths
 from regard.errors import ConfigError, DataError, nearest
 
 Rule = Literal["each_once", "at_most_once", "triangles"]
-Set = np.ndarray
+PointSet = np.ndarray
 """One set, `(points, axes)`; sets of several sizes stand in one list, so the sizes are not in the type."""
 
 Answer = list[int]
 
 
-class Problem:
+class PointProblem:
     """The base of the four: sets of points in, answers out.
 
     Attributes:
         name: as in the settings.
         axes: numbers that a point has.
         rule: what an answer may be made of, whatever its points (see `models.pointing_rules`).
-        measures: what an evaluation tells besides exact answers: coverage, length, or neither.
+        measures: what an evaluation measures besides exact answers: coverage, length, or neither.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Problem:
         return LEAST[self.name]
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
-        """The right answer of each of some sets of one size, in the order that the module tells.
+        """The target of each of some sets of one size, in the order of the table above.
 
         Raises:
             DataError: points that have no answer, such as those on one line.
@@ -61,28 +61,28 @@ class Problem:
         """The most choices that an answer may have, the one that ends it included."""
         return points + 1
 
-    def is_right(self, points: Set, said: Answer, right: Answer) -> bool:
-        """Whether an answer is as good as the right one."""
-        return said == right
+    def is_correct(self, points: PointSet, predicted: Answer, target: Answer) -> bool:
+        """Whether a predicted answer is as good as the target."""
+        return predicted == target
 
-    def covered(self, points: Set, said: Answer, right: Answer) -> float:
-        """How much of the right answer an answer has, from 0 to 1."""
+    def coverage(self, points: PointSet, predicted: Answer, target: Answer) -> float:
+        """How much of the target a predicted answer covers, from 0 to 1."""
         raise NotImplementedError
 
-    def length(self, points: Set, said: Answer) -> float:
-        """How long an answer is, walked around."""
+    def length(self, points: PointSet, predicted: Answer) -> float:
+        """The length of an answer as a closed tour."""
         raise NotImplementedError
 
-    def walks(self, said: Answer) -> list[Answer]:
-        """The closed walks that draw an answer; none for numbers."""
-        return [said] if said else []
+    def cycles(self, predicted: Answer) -> list[Answer]:
+        """The closed polygons that draw an answer; none for numbers."""
+        return [predicted] if predicted else []
 
-    def write(self, said: Answer) -> str:
+    def write(self, predicted: Answer) -> str:
         """An answer as people read it: numbers of points, counted from 1."""
-        return " ".join(str(item + 1) for item in said)
+        return " ".join(str(item + 1) for item in predicted)
 
 
-class Sort(Problem):
+class Sort(PointProblem):
     """Numbers, from the largest to the smallest."""
 
     name, axes, rule, measures = "sort", 1, "each_once", ("coverage",)
@@ -92,16 +92,16 @@ class Sort(Problem):
         order: list[Answer] = np.argsort(-sets[..., 0], axis=1, kind="stable").tolist()
         return order
 
-    def covered(self, points: Set, said: Answer, right: Answer) -> float:
-        """The share of places with the right number."""
-        return sum(one == other for one, other in zip(said, right, strict=False)) / len(right)
+    def coverage(self, points: PointSet, predicted: Answer, target: Answer) -> float:
+        """The share of positions with the right number."""
+        return sum(one == other for one, other in zip(predicted, target, strict=False)) / len(target)
 
-    def walks(self, said: Answer) -> list[Answer]:
+    def cycles(self, predicted: Answer) -> list[Answer]:
         """None: numbers are not drawn in the plane."""
         return []
 
 
-class Hull(Problem):
+class Hull(PointProblem):
     """The convex hull."""
 
     name, rule, measures = "hull", "at_most_once", ("coverage",)
@@ -114,18 +114,18 @@ class Hull(Problem):
         """
         return [geometry.hull(points) for points in sets]
 
-    def is_right(self, points: Set, said: Answer, right: Answer) -> bool:
+    def is_correct(self, points: PointSet, predicted: Answer, target: Answer) -> bool:
         """Whether it is the same polygon, wherever it begins and whichever way it goes."""
-        return len(said) == len(right) and geometry.around(points, said) == right
+        return len(predicted) == len(target) and geometry.around(points, predicted) == target
 
-    def covered(self, points: Set, said: Answer, right: Answer) -> float:
+    def coverage(self, points: PointSet, predicted: Answer, target: Answer) -> float:
         """The share of the hull's area that lies within the answer; 0 if its sides cross (Vinyals 2015, table 1)."""
-        if not geometry.is_simple(points[said]):
+        if not geometry.is_simple(points[predicted]):
             return 0.0
-        return abs(geometry.signed_area(points[said])) / geometry.signed_area(points[right])
+        return abs(geometry.signed_area(points[predicted])) / geometry.signed_area(points[target])
 
 
-class Triangulation(Problem):
+class Triangulation(PointProblem):
     """The Delaunay triangulation."""
 
     name, rule, measures = "delaunay", "triangles", ("coverage",)
@@ -142,25 +142,25 @@ class Triangulation(Problem):
         """Three corners of each of at most 2n − 5 triangles (Euler), and the end."""
         return 3 * (2 * points - 5) + 1
 
-    def is_right(self, points: Set, said: Answer, right: Answer) -> bool:
+    def is_correct(self, points: PointSet, predicted: Answer, target: Answer) -> bool:
         """Whether it is the same set of triangles."""
-        return sorted(_triangles(said)) == sorted(_triangles(right))
+        return sorted(_triangles(predicted)) == sorted(_triangles(target))
 
-    def covered(self, points: Set, said: Answer, right: Answer) -> float:
+    def coverage(self, points: PointSet, predicted: Answer, target: Answer) -> float:
         """The share of the right triangles that are among the answer's (Vinyals 2015, section 4.3)."""
-        wanted = set(_triangles(right))
-        return len(wanted & set(_triangles(said))) / len(wanted)
+        wanted = set(_triangles(target))
+        return len(wanted & set(_triangles(predicted))) / len(wanted)
 
-    def walks(self, said: Answer) -> list[Answer]:
-        """The triangles, a closed walk each."""
-        return [said[at : at + 3] for at in range(0, len(said), 3)]
+    def cycles(self, predicted: Answer) -> list[Answer]:
+        """The triangles, a polygon each."""
+        return [predicted[at : at + 3] for at in range(0, len(predicted), 3)]
 
-    def write(self, said: Answer) -> str:
+    def write(self, predicted: Answer) -> str:
         """Triangles as people read them, `1,2,3 2,3,4`: numbers of points, counted from 1."""
-        return " ".join(",".join(str(corner + 1) for corner in triangle) for triangle in self.walks(said))
+        return " ".join(",".join(str(corner + 1) for corner in triangle) for triangle in self.cycles(predicted))
 
 
-class RoundTrip(Problem):
+class RoundTrip(PointProblem):
     """The travelling salesman's problem: a round trip through all points, as short as can be.
 
     Args:
@@ -177,19 +177,19 @@ class RoundTrip(Problem):
         tours = shortest_tours(sets, self.starts).tolist()
         return [geometry.around(points, tour) for points, tour in zip(sets, tours, strict=True)]
 
-    def is_right(self, points: Set, said: Answer, right: Answer) -> bool:
+    def is_correct(self, points: PointSet, predicted: Answer, target: Answer) -> bool:
         """Whether it is as short, to rounding; it may be another tour."""
-        return self.length(points, said) <= self.length(points, right) * (1 + 1e-9)
+        return self.length(points, predicted) <= self.length(points, target) * (1 + 1e-9)
 
-    def length(self, points: Set, said: Answer) -> float:
+    def length(self, points: PointSet, predicted: Answer) -> float:
         """How long a tour is, the way back included."""
-        return float(tour_lengths(points[None], np.array([said]))[0])
+        return float(tour_lengths(points[None], np.array([predicted]))[0])
 
 
-PROBLEMS: dict[str, Problem] = {one.name: one for one in (Sort(), Hull(), Triangulation(), RoundTrip())}
+PROBLEMS: dict[str, PointProblem] = {one.name: one for one in (Sort(), Hull(), Triangulation(), RoundTrip())}
 
 
-def problem_of(name: str) -> Problem:
+def point_problem(name: str) -> PointProblem:
     """The problem of that name.
 
     Raises:
@@ -200,7 +200,7 @@ def problem_of(name: str) -> Problem:
     return PROBLEMS[name]
 
 
-def answer_of(problem: Problem, points: Set) -> Answer | None:
+def answer_of(problem: PointProblem, points: PointSet) -> Answer | None:
     """The right answer of one set, or None where it has none."""
     try:
         return problem.answers(points[None])[0]
@@ -208,5 +208,5 @@ def answer_of(problem: Problem, points: Set) -> Answer | None:
         return None
 
 
-def _triangles(said: Answer) -> list[tuple[int, ...]]:
-    return [tuple(sorted(said[at : at + 3])) for at in range(0, len(said), 3)]
+def _triangles(predicted: Answer) -> list[tuple[int, ...]]:
+    return [tuple(sorted(predicted[at : at + 3])) for at in range(0, len(predicted), 3)]

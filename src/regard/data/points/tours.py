@@ -16,9 +16,9 @@ Tours = Int[np.ndarray, "sets points"]
 
 
 def distances(points: Points) -> Float[np.ndarray, "sets points points"]:
-    """How far each point is from each."""
-    apart: np.ndarray = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1)
-    return apart
+    """The Euclidean distance of each pair of points."""
+    found: np.ndarray = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1)
+    return found
 
 
 def tour_lengths(points: Points, tours: Tours) -> Float[np.ndarray, " sets"]:
@@ -48,8 +48,8 @@ def exact_tours(points: Points) -> Tours:
     if others < 1:
         return np.zeros((sets, count), np.int64)
     # Sets lie along the last axis, so that a minimum over the points before the end is one pass over whole rows.
-    apart = distances(points).transpose(1, 2, 0)
-    between, first = apart[1:, 1:], apart[0, 1:]
+    distance = distances(points).transpose(1, 2, 0)
+    between, first = distance[1:, 1:], distance[0, 1:]
     subsets = np.arange(1 << others)
     sizes = np.array([int(subset).bit_count() for subset in subsets])
     cost = np.full((others, 1 << others, sets), np.inf)
@@ -77,9 +77,9 @@ def exact_tours(points: Points) -> Tours:
 
 
 def good_tours(points: Points, starts: int | None = None) -> Tours:
-    """Short tours: from each of some starts the nearest neighbour's tour, bettered by exchanges; the best of them.
+    """Short tours: from each of some starts the nearest neighbour's tour, improved by exchanges; the best of them.
 
-    An exchange turns a segment of the tour around (2-opt, Croes 1958) or moves up to three points elsewhere (Or 1976);
+    An exchange reverses a segment of the tour (2-opt, Croes 1958) or moves up to three points elsewhere (Or 1976);
     the best one is made until none helps.
 
     Args:
@@ -90,35 +90,35 @@ def good_tours(points: Points, starts: int | None = None) -> Tours:
     if count < 4:
         return np.tile(np.arange(count), (sets, 1))
     starts = count if starts is None else min(starts, count)
-    apart = distances(points).repeat(starts, axis=0)
-    tours = _bettered(_nearest_neighbours(apart, np.tile(np.arange(starts), sets)), apart)
+    distance = distances(points).repeat(starts, axis=0)
+    tours = _improved(_nearest_neighbours(distance, np.tile(np.arange(starts), sets)), distance)
     lengths = tour_lengths(points.repeat(starts, axis=0), tours).reshape(sets, starts)
     best: np.ndarray = tours.reshape(sets, starts, count)[np.arange(sets), lengths.argmin(1)]
     return best
 
 
 def nearest_neighbour_tours(points: Points) -> Tours:
-    """From the first point always on to the nearest one that is left: what a person would try first."""
+    """From the first point always on to the nearest one that is left: the greedy baseline."""
     return _nearest_neighbours(distances(points), np.zeros(len(points), np.int64))
 
 
-def _nearest_neighbours(apart: np.ndarray, start: np.ndarray) -> np.ndarray:
-    rows, count = np.arange(len(apart)), apart.shape[1]
-    tours = np.zeros((len(apart), count), np.int64)
-    seen = np.zeros((len(apart), count), bool)
-    tours[:, 0], seen[rows, start] = start, True
+def _nearest_neighbours(distance: np.ndarray, start: np.ndarray) -> np.ndarray:
+    rows, count = np.arange(len(distance)), distance.shape[1]
+    tours = np.zeros((len(distance), count), np.int64)
+    visited = np.zeros((len(distance), count), bool)
+    tours[:, 0], visited[rows, start] = start, True
     for place in range(1, count):
-        here = np.where(seen, np.inf, apart[rows, tours[:, place - 1]]).argmin(-1)
-        tours[:, place], seen[rows, here] = here, True
+        here = np.where(visited, np.inf, distance[rows, tours[:, place - 1]]).argmin(-1)
+        tours[:, place], visited[rows, here] = here, True
     return tours
 
 
-def _bettered(tours: np.ndarray, apart: np.ndarray) -> np.ndarray:
+def _improved(tours: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Every tour with its best exchange made, again and again; those that none helps drop out."""
     tours, active = tours.copy(), np.arange(len(tours))
     while active.size:
-        mine, far = tours[active], apart[active]
-        candidates = [_turned(mine, far), *(_moved(mine, far, length) for length in (1, 2, 3))]
+        mine, far = tours[active], distance[active]
+        candidates = [_two_opt(mine, far), *(_or_opt(mine, far, length) for length in (1, 2, 3))]
         gains = np.stack([gain for gain, _ in candidates])
         best = gains.argmax(0)
         better = gains.max(0) > 1e-9
@@ -128,14 +128,14 @@ def _bettered(tours: np.ndarray, apart: np.ndarray) -> np.ndarray:
     return tours
 
 
-def _turned(tours: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the best turned segment saves, and the tours with it turned."""
+def _two_opt(tours: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The length that the best reversal of a segment saves, and the tours after it (2-opt)."""
     rows, count = np.arange(len(tours))[:, None, None], tours.shape[1]
     here, after = tours, np.roll(tours, -1, axis=1)
-    edge = apart[rows[..., 0], here, after]
+    edge = distance[rows[..., 0], here, after]
     # Edges i and j are replaced: the segment from i + 1 to j is walked backwards.
     saved = edge[:, :, None] + edge[:, None]
-    saved -= apart[rows, here[:, :, None], here[:, None]] + apart[rows, after[:, :, None], after[:, None]]
+    saved -= distance[rows, here[:, :, None], here[:, None]] + distance[rows, after[:, :, None], after[:, None]]
     saved[:, ~np.triu(np.ones((count, count), bool), 1)] = -np.inf
     best = saved.reshape(len(tours), -1).argmax(1)
     first, last = best // count, best % count
@@ -145,8 +145,8 @@ def _turned(tours: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return saved.reshape(len(tours), -1).max(1), np.take_along_axis(tours, order, 1)
 
 
-def _moved(tours: np.ndarray, apart: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the best move of a segment of that many points saves, and the tours with it moved."""
+def _or_opt(tours: np.ndarray, distance: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The length that the best move of a segment of that many points saves, and the tours after it (Or-opt)."""
     sets, count = tours.shape
     if count < length + 3:
         return np.full(sets, -np.inf), tours
@@ -154,12 +154,12 @@ def _moved(tours: np.ndarray, apart: np.ndarray, length: int) -> tuple[np.ndarra
     head, tail = tours, np.roll(tours, -(length - 1), axis=1)
     before, after = np.roll(tours, 1, axis=1), np.roll(tours, -length, axis=1)
     flat = rows[..., 0]
-    taken = apart[flat, before, head] + apart[flat, tail, after] - apart[flat, before, after]
+    taken = distance[flat, before, head] + distance[flat, tail, after] - distance[flat, before, after]
     left, right = tours, np.roll(tours, -1, axis=1)  # the edge that it is put into
     put = (
-        apart[rows, left[:, None], head[:, :, None]]
-        + apart[rows, right[:, None], tail[:, :, None]]
-        - apart[rows, left[:, None], right[:, None]]
+        distance[rows, left[:, None], head[:, :, None]]
+        + distance[rows, right[:, None], tail[:, :, None]]
+        - distance[rows, left[:, None], right[:, None]]
     )
     saved = taken[:, :, None] - put
     # An edge that touches the segment is no place for it.

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.points.problem import Problem, Set
+from regard.data.points.problem import PointProblem, PointSet
 from regard.errors import DataError, quoted
 
 _LARGEST = 1e150
 """Beyond it squares, and with them lengths and areas, are infinite in double precision."""
 
 
-def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[Set]:
+def read_sets(lines: Iterable[str], problem: PointProblem, origin: str) -> Iterator[PointSet]:
     """The sets of a file or a text; CSV is read line by line, JSON as a whole.
 
     Args:
@@ -43,7 +43,7 @@ def read_sets(lines: Iterable[str], problem: Problem, origin: str) -> Iterator[S
             yield from (_from_json if line.lstrip()[0] in "[{" else _from_lines)(whole, problem, origin)
 
 
-def _from_lines(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
+def _from_lines(numbered: Iterable[tuple[int, str]], problem: PointProblem, origin: str) -> Iterator[PointSet]:
     points: list[list[float]] = []
     begun, heading = 0, problem.axes > 1
     for number, line in chain(numbered, [(0, "")]):
@@ -103,7 +103,7 @@ def _number(text: str) -> float:
     return value
 
 
-def _from_json(numbered: Iterable[tuple[int, str]], problem: Problem, origin: str) -> Iterator[Set]:
+def _from_json(numbered: Iterable[tuple[int, str]], problem: PointProblem, origin: str) -> Iterator[PointSet]:
     lines = list(numbered)
     try:
         content = json.loads("\n".join(line for _, line in lines))
@@ -126,15 +126,15 @@ def _json_lines(lines: list[tuple[int, str]], origin: str) -> list[tuple[int, An
     Raises:
         DataError: a later line is none.
     """
-    told: list[tuple[int, Any]] = []
+    entries: list[tuple[int, Any]] = []
     for number, line in lines:
         try:
-            told += [(number, json.loads(line))] if line.strip() else []
+            entries += [(number, json.loads(line))] if line.strip() else []
         except (ValueError, RecursionError) as error:
-            if not told:
+            if not entries:
                 return None
             raise _no_json(origin, number, error) from error
-    return told
+    return entries
 
 
 def _no_json(origin: str, first: int, error: Exception) -> DataError:
@@ -152,7 +152,7 @@ def _depth(content: Any) -> int:
     return 1 + _depth(content[0]) if isinstance(content, list) and content else int(isinstance(content, list))
 
 
-def _points(entry: Any, problem: Problem, place: str) -> list[list[float]]:
+def _points(entry: Any, problem: PointProblem, place: str) -> list[list[float]]:
     given = entry.get("points") if isinstance(entry, dict) else entry
     shape = "[20, 5, 10]" if problem.axes == 1 else "[[0, 0], [1, 0.5], [0.3, 1]]"
     if isinstance(given, list):
@@ -167,7 +167,7 @@ def _points(entry: Any, problem: Problem, place: str) -> list[list[float]]:
     raise DataError(f'{place}: expected a set such as {shape}, or {{"points": {shape}}}')
 
 
-def _checked(points: list[list[float]], problem: Problem, place: str) -> Set:
+def _checked(points: list[list[float]], problem: PointProblem, place: str) -> PointSet:
     if len(points) < problem.least:
         raise DataError(f"{place}: a set of {len(points)}; {problem.name} needs {problem.least} or more")
     return np.array(points, dtype=np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.algorithms.problem import Item, problem
+from regard.data.algorithms.problem import SequenceItem, problem
 from regard.data.algorithms.sequences import SequenceBatch, Sequences
 from regard.errors import DataError
 from regard.metrics.bits import BitErrors
@@ -32,7 +32,7 @@ class Solution:
         right: the right answer, likewise.
     """
 
-    item: Item
+    item: SequenceItem
     chances: np.ndarray
     text: str
     right: str
@@ -55,7 +55,7 @@ class Solver:
         self.model, self.settings = model, settings
         self.problem = problem(settings.data)
 
-    def read(self, text: str, place: str = "the text") -> Item:
+    def read(self, text: str, place: str = "the text") -> SequenceItem:
         """A question as a person writes it.
 
         Raises:
@@ -66,7 +66,7 @@ class Solver:
         except DataError as error:
             raise DataError(f"{place}: {error}. {self.settings.data.problem} reads {self.problem.form}") from error
 
-    def solve(self, items: Sequence[Item]) -> list[Solution]:
+    def solve(self, items: Sequence[SequenceItem]) -> list[Solution]:
         """Answer some questions together."""
         return [
             Solution(item, chances, self.problem.write(chances), self.problem.write(item.answer))
@@ -101,7 +101,7 @@ class Solver:
 
     def _answers(self, batch: SequenceBatch) -> list[np.ndarray]:
         chances = self._logits(batch).sigmoid()
-        return [row[when].numpy() for row, when in zip(chances, batch.asked, strict=True)]
+        return [row[when].numpy() for row, when in zip(chances, batch.answer_steps, strict=True)]
 
     @torch.no_grad()
     def _logits(self, batch: SequenceBatch) -> Tensor:
@@ -116,9 +116,9 @@ def bit_errors(answered: Iterable[tuple[SequenceBatch, Tensor]]) -> BitErrors:
     wrong: list[int] = []
     bits: list[int] = []
     for batch, logits in answered:
-        rows = ((logits > 0) != (batch.answers > 0.5)) & batch.asked.unsqueeze(-1)
+        rows = ((logits > 0) != (batch.answers > 0.5)) & batch.answer_steps.unsqueeze(-1)
         wrong += rows.sum((1, 2)).tolist()
-        bits += (batch.asked.sum(1) * batch.answers.shape[-1]).tolist()
+        bits += (batch.answer_steps.sum(1) * batch.answers.shape[-1]).tolist()
     return BitErrors(wrong, bits)
 
 

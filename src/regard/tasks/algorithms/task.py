@@ -51,7 +51,7 @@ def _model(settings: AlgorithmSettings, drawn: Drawn) -> nn.Module:
 
 def _loss(settings: AlgorithmSettings) -> Callable[[nn.Module, SequenceBatch], Objective]:
     def loss(model: nn.Module, batch: SequenceBatch) -> Objective:
-        return bits_objective(model(batch.inputs), batch.answers, batch.asked)
+        return bits_objective(model(batch.inputs), batch.answers, batch.answer_steps)
 
     return loss
 
@@ -63,7 +63,7 @@ def _metrics(settings: AlgorithmSettings, drawn: Drawn) -> Callable[[Any], dict[
         device = next(model.parameters()).device
         with torch.no_grad():
             answered = [(batch, model(batch.inputs.to(device)).cpu()) for batch in drawn.validation]
-        each = [bits_objective(logits, batch.answers, batch.asked) for batch, logits in answered]
+        each = [bits_objective(logits, batch.answers, batch.answer_steps) for batch, logits in answered]
         nats, bits = sum(float(one.total) for one in each), sum(int(one.count) for one in each)
         errors = bit_errors(answered)
         return {"loss": nats / bits, "wrong_bits": errors.mean, "exact": errors.exact}

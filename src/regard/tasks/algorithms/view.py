@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.attended import Attended
-from regard.data.algorithms.problem import Item
+from regard.data.algorithms.problem import SequenceItem
 from regard.data.algorithms.sequences import SequenceBatch
 from regard.views.view import Matrix, View
 
@@ -41,7 +41,7 @@ _WORDS = {
 
 
 @torch.no_grad()
-def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
+def memory_view(solver: "Solver", item: SequenceItem, language: str = "en") -> View:
     """Where the heads were at each time step, and how much each slot of the memory held after it.
 
     Args:
@@ -61,18 +61,18 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
         for name, weights in _each_head(tick.attended):
             looks.setdefault(name, []).append(weights.cpu())
         held.append(_held(state))
-    chances = torch.cat(logits).sigmoid().cpu().numpy()[item.asked]
+    chances = torch.cat(logits).sigmoid().cpu().numpy()[item.answer_steps]
     wrong = int(((chances > 0.5) != (item.answer > 0.5)).sum())
     title = words["title"].format(
         problem=solver.settings.data.problem, length=item.length, wrong=wrong, bits=item.answer.size
     )
     rows = [*solver.problem.rows(item), *[""] * (item.time - len(item.question))]
-    for step, row in zip(item.asked, chances, strict=True):
+    for step, row in zip(item.answer_steps, chances, strict=True):
         rows[step] = f"→{solver.problem.write(row[None])}"
     heads = {name: _stacked(each) for name, each in looks.items()}
     if not heads:
         columns = [str(bit) for bit in range(chances.shape[1])]
-        answers = Matrix(chances, [rows[step] for step in item.asked], columns)
+        answers = Matrix(chances, [rows[step] for step in item.answer_steps], columns)
         return View("answers", title, [answers], [words["no_heads"]], language)
 
     slots = max(weights.shape[1] for weights in heads.values())
@@ -89,10 +89,10 @@ def memory_view(solver: "Solver", item: Item, language: str = "en") -> View:
     return View("memory", title, matrices, notes, language)
 
 
-def _following(solver: "Solver", item: Item, heads: dict[str, np.ndarray], words: dict[str, str]) -> list[str]:
-    """How often each reading head stands where a writing one stood for the row that is to be said."""
+def _following(solver: "Solver", item: SequenceItem, heads: dict[str, np.ndarray], words: dict[str, str]) -> list[str]:
+    """How often each reading head stands where a writing one stood for the row that is to be output."""
     sources = solver.problem.sources(item)
-    steps = [(said, given) for said, given in zip(item.asked, sources, strict=True) if given is not None]
+    steps = [(said, given) for said, given in zip(item.answer_steps, sources, strict=True) if given is not None]
     notes = []
     for head in (name for name in heads if name.startswith("read")):
         read = heads[head].argmax(1)

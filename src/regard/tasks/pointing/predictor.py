@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from regard.data.points.batches import PointBatch, PointSets
-from regard.data.points.problem import Answer, Problem, RoundTrip, Set, problem_of
+from regard.data.points.problem import Answer, PointProblem, PointSet, RoundTrip, point_problem
 from regard.data.points.written import read_sets
 from regard.decoding.outputs import Hypothesis
 from regard.decoding.search import search
@@ -35,7 +35,7 @@ class Pointed:
             baseline, which looks at nothing.
     """
 
-    points: Set
+    points: PointSet
     answer: Answer
     probability: float
     weights: np.ndarray | None
@@ -51,10 +51,10 @@ class Pointer:
 
     def __init__(self, model: PointerNetwork, settings: PointingSettings) -> None:
         self.model, self.settings = model, settings
-        self.problem: Problem = problem_of(settings.data.problem)
+        self.problem: PointProblem = point_problem(settings.data.problem)
 
     @torch.no_grad()
-    def choose(self, sets: Sequence[Set], beam: int = 1) -> list[Pointed]:
+    def choose(self, sets: Sequence[PointSet], beam: int = 1) -> list[Pointed]:
         """Answer some sets together; of a beam's tours the shortest is taken.
 
         Args:
@@ -102,13 +102,13 @@ class Pointer:
             raise DataError(f"the text has {len(sets)} sets of points; one is expected here")
         return self.choose(sets)[0]
 
-    def held_out(self, count: int, seed: int, size: int) -> tuple[list[Set], list[Answer]]:
+    def held_out(self, count: int, seed: int, size: int) -> tuple[list[PointSet], list[Answer]]:
         """Test sets of one size, and their right answers."""
         drawn = PointSets(self.problem, self.settings.data, seed, "test")
         sets = [drawn.points(number, size) for number in range(count)]
         return sets, drawn.answered(sets)
 
-    def _pointed(self, points: Set, hypotheses: list[Hypothesis]) -> Pointed:
+    def _pointed(self, points: PointSet, hypotheses: list[Hypothesis]) -> Pointed:
         best = hypotheses[0]
         if isinstance(self.problem, RoundTrip):
             best = min(hypotheses, key=lambda one: self.problem.length(points, [item - 1 for item in one.ids]))
@@ -118,7 +118,7 @@ class Pointer:
 
 def build(settings: PointingSettings) -> PointerNetwork:
     """The model that the settings say, with fresh weights."""
-    problem = problem_of(settings.data.problem)
+    problem = point_problem(settings.data.problem)
     return PointerNetwork(settings.model, problem.axes, problem.rule, settings.data.longest)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from regard.data.points.batches import PointBatch, PointSets
-from regard.data.points.problem import Answer, RoundTrip, Set, problem_of
+from regard.data.points.problem import Answer, PointSet, RoundTrip, point_problem
 from regard.data.points.settings import LEAST
 from regard.data.points.tours import nearest_neighbour_tours
 from regard.errors import ConfigError
@@ -35,14 +35,14 @@ class Drawn:
     """The sets of a run: those of training and those held out."""
 
     batches: PointSets
-    held_out: tuple[list[Set], list[Answer]]
+    held_out: tuple[list[PointSet], list[Answer]]
 
     def save(self, folder: Path) -> None:
         """Nothing: the settings and a number make a set."""
 
 
 def _data(settings: PointingSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
-    data, problem = settings.data, problem_of(settings.data.problem)
+    data, problem = settings.data, point_problem(settings.data.problem)
     validation = PointSets(problem, data, settings.seed, "validation")
     sets = [validation.points(number) for number in range(data.validation)]
     taught = RoundTrip(data.starts) if isinstance(problem, RoundTrip) else problem
@@ -74,13 +74,13 @@ def _metrics(settings: PointingSettings, drawn: Drawn) -> Callable[[Any], dict[s
     return metrics
 
 
-def _said(pointer: Pointer, sets: list[Set], beam: int) -> list[Answer]:
+def _said(pointer: Pointer, sets: list[PointSet], beam: int) -> list[Answer]:
     together = max(1, _TOGETHER // beam)
     chunks = (sets[at : at + together] for at in range(0, len(sets), together))
     return [one.answer for chunk in chunks for one in pointer.choose(chunk, beam)]
 
 
-def measured(pointer: Pointer, sets: list[Set], answers: list[Answer], said: list[Answer]) -> dict[str, float]:
+def measured(pointer: Pointer, sets: list[PointSet], answers: list[Answer], said: list[Answer]) -> dict[str, float]:
     """How good answers are.
 
     Exact is the share of those as good as the right one. Coverage is the mean share of a right answer that was given
@@ -88,9 +88,9 @@ def measured(pointer: Pointer, sets: list[Set], answers: list[Answer], said: lis
     """
     problem = pointer.problem
     rows = list(zip(sets, said, answers, strict=True))
-    told = {"exact": sum(problem.is_right(*row) for row in rows) / len(rows)}
+    told = {"exact": sum(problem.is_correct(*row) for row in rows) / len(rows)}
     if "coverage" in problem.measures:
-        told["coverage"] = sum(problem.covered(*row) for row in rows) / len(rows)
+        told["coverage"] = sum(problem.coverage(*row) for row in rows) / len(rows)
     if isinstance(problem, RoundTrip):
         walked, shortest = (
             sum(problem.length(points, tour) for points, tour in zip(sets, tours, strict=True))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.data.points.problem import Answer, Problem, RoundTrip, Set, answer_of
+from regard.data.points.problem import Answer, PointProblem, PointSet, RoundTrip, answer_of
 from regard.data.points.tours import EXACT_UP_TO
 from regard.views.view import Matrix, Plane, View
 
@@ -51,7 +51,7 @@ _WORDS = {
 }
 
 
-def pointing_view(problem: Problem, pointed: "Pointed", language: str = "en") -> View:
+def pointing_view(problem: PointProblem, pointed: "Pointed", language: str = "en") -> View:
     """Where a model pointed at each step, and, of points in the plane, its answer as it grew.
 
     Args:
@@ -76,14 +76,14 @@ def pointing_view(problem: Problem, pointed: "Pointed", language: str = "en") ->
     return View("pointing" if pointed.weights is not None else "plane", title, matrices, notes, language)
 
 
-def answers_view(problem: Problem, answers: Sequence["Pointed"], language: str = "en") -> View:
+def answers_view(problem: PointProblem, answers: Sequence["Pointed"], language: str = "en") -> View:
     """The answers of some sets, each drawn once: points in the plane, or of numbers where was pointed."""
     words = _words(language)
     matrices: list[Matrix] = []
     for number, one in enumerate(answers, start=1):
         title = words["set"].format(number=number, answer=problem.write(one.answer))
         if problem.axes == 2:
-            matrices.append(plane(one.points, [_closed(walk) for walk in problem.walks(one.answer)], title))
+            matrices.append(plane(one.points, [_closed(cycle) for cycle in problem.cycles(one.answer)], title))
         elif one.weights is not None:
             matrices.append(_pointer(one.points, one.answer, one.weights, words, title))
     sizes = sorted({len(one.points) for one in answers})
@@ -91,17 +91,17 @@ def answers_view(problem: Problem, answers: Sequence["Pointed"], language: str =
     return View("plane" if problem.axes == 2 else "pointing", title if answers else "", matrices, (), language)
 
 
-def plane(points: Set, walks: Sequence[Answer], title: str = "") -> Plane:
+def plane(points: PointSet, cycles: Sequence[Answer], title: str = "") -> Plane:
     """Points, numbered from 1, and walks between them."""
     stops: list[tuple[str, list[float]]] = []
-    walked = {item for walk in walks for item in walk}
-    for walk in [*walks, *([item] for item in range(len(points)) if item not in walked)]:
-        stops += [(str(item + 1), points[item].tolist()) for item in walk]
+    walked = {item for cycle in cycles for item in cycle}
+    for cycle in [*cycles, *([item] for item in range(len(points)) if item not in walked)]:
+        stops += [(str(item + 1), points[item].tolist()) for item in cycle]
         stops.append(("", [np.nan, np.nan]))
     return Plane([place for _, place in stops[:-1]], [label for label, _ in stops[:-1]], ["x", "y"], title)
 
 
-def _pointer(points: Set, answer: Answer, weights: np.ndarray, words: dict[str, str], title: str = "") -> Matrix:
+def _pointer(points: PointSet, answer: Answer, weights: np.ndarray, words: dict[str, str], title: str = "") -> Matrix:
     columns = [words["end"], *(_name(number, point) for number, point in enumerate(points, start=1))]
     rows = [words["end"] if step == len(answer) else columns[answer[step] + 1] for step in range(len(weights))]
     return Matrix(weights, rows, columns, title or words["pointer"])
@@ -112,26 +112,28 @@ def _name(number: int, point: np.ndarray) -> str:
     return f"{point[0]:.4g}" if len(point) == 1 else str(number)
 
 
-def _steps(problem: Problem, answer: Answer) -> list[list[Answer]]:
+def _steps(problem: PointProblem, answer: Answer) -> list[list[Answer]]:
     """The walks after each step that shows something new; the last one closes them."""
-    walks = problem.walks(answer)
-    if len(walks) > 1 or problem.rule == "triangles":
-        return [[_closed(walk) for walk in walks[: count + 1]] for count in range(len(walks))]
-    return [[walk[:count]] for walk in walks for count in range(1, len(walk) + 1)] + [[_closed(walk)] for walk in walks]
+    cycles = problem.cycles(answer)
+    if len(cycles) > 1 or problem.rule == "triangles":
+        return [[_closed(cycle) for cycle in cycles[: count + 1]] for count in range(len(cycles))]
+    return [[cycle[:count]] for cycle in cycles for count in range(1, len(cycle) + 1)] + [
+        [_closed(cycle)] for cycle in cycles
+    ]
 
 
-def _closed(walk: Answer) -> Answer:
-    return [*walk, walk[0]] if len(walk) > 2 else list(walk)
+def _closed(cycle: Answer) -> Answer:
+    return [*cycle, cycle[0]] if len(cycle) > 2 else list(cycle)
 
 
-def _judged(problem: Problem, pointed: "Pointed", words: dict[str, str]) -> str:
+def _judged(problem: PointProblem, pointed: "Pointed", words: dict[str, str]) -> str:
     right = answer_of(problem, pointed.points)
     if right is None:
         return problem.write(pointed.answer)
     if isinstance(problem, RoundTrip):
         said, least = problem.length(pointed.points, pointed.answer), problem.length(pointed.points, right)
         return words["length" if len(pointed.points) <= EXACT_UP_TO else "length_good"].format(said=said, right=least)
-    if problem.is_right(pointed.points, pointed.answer, right):
+    if problem.is_correct(pointed.points, pointed.answer, right):
         return words["right"]
     return words["wrong"].format(answer=problem.write(right))
 
