@@ -5,7 +5,7 @@ import torch
 
 from regard.attention.attend import attend
 from regard.attention.parts.normalize import normalizers
-from regard.attention.parts.score import scores
+from regard.attention.parts.score_base import scores
 from tests.attention.registered_parts import BATCH, KEYS, MASKS, NORMALIZERS, QUERIES, SCORES, module, tensors
 from tests.reference.attention import plain_attend
 

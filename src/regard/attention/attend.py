@@ -16,9 +16,10 @@ from regard.attention.call.call import (
     checked_dropout,
 )
 from regard.attention.call.refusals import refuse
-from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.normalize import normalizer as normalizer
-from regard.attention.parts.score import Prepared, Score, score as score
+from regard.attention.parts.score import score as score
+from regard.attention.parts.score_base import Prepared, Score
 from regard.attention.paths.cost import Cost, costs
 from regard.attention.paths.run import run
 from regard.errors import ConfigError

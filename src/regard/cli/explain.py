@@ -12,7 +12,7 @@ from regard.cli.console import out
 from regard.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from regard.attention.parts.masks import Mask
+    from regard.attention.parts.mask_kinds import Mask
 
 Shape = Annotated[str, typer.Option(help="Shape, as in 2,8,100,64 (batch, heads, positions, width) or 2,100,64.")]
 Key = Annotated[str | None, typer.Option(help="Shape of the key; the query's if not given.")]
@@ -123,7 +123,7 @@ def _score(text: str, query_dim: int, key_dim: int, keys: int) -> Any:
     """The score with the sizes that the shapes tell."""
     import inspect
 
-    from regard.attention.parts.score import scores
+    from regard.attention.parts.score_base import scores
 
     name, numbers, options = _called(text)
     _no_numbers(text, numbers)

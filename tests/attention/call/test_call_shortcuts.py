@@ -14,7 +14,7 @@ from regard.attention.call.guard import is_safe_cached
 from regard.attention.call.mask_summary import summarize
 from regard.attention.modules.multihead import MultiHeadAttention
 from regard.attention.parts.functional import _FEW, weigh_pairs
-from regard.attention.parts.masks import Sizes
+from regard.attention.parts.mask_kinds import Sizes
 from regard.attention.parts.normalize import Normalizer, Softmax
 
 KEPT = {

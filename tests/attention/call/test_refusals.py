@@ -7,8 +7,9 @@ import regard
 from regard import masks
 from regard.attention.modules.linear import Linear
 from regard.attention.modules.local import LocalAttention
-from regard.attention.parts.masks import as_mask
-from regard.attention.parts.score import DotProduct, PerHead, Prepared
+from regard.attention.parts.mask_kinds import as_mask
+from regard.attention.parts.score import PerHead
+from regard.attention.parts.score_base import DotProduct, Prepared
 from regard.errors import ConfigError, MaskError, ShapeError
 
 QUERIES, KEYS = 61, 53  # so many that the native loop takes them

@@ -8,7 +8,7 @@ import torch
 
 from regard import masks
 from regard.attention.attend import attend
-from regard.attention.parts.masks import Sizes, as_mask
+from regard.attention.parts.mask_kinds import Sizes, as_mask
 from regard.errors import MaskError
 
 CPU = torch.device("cpu")

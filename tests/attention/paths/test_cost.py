@@ -141,7 +141,7 @@ def test_normalizers_with_a_memory_of_their_own_are_known_ones():
 
 
 def test_scores_and_normalizers_of_ones_own_are_foretold():
-    class Mine(regard.attention.parts.score.Score):
+    class Mine(regard.attention.parts.score_base.Score):
         def forward(self, query, prepared):
             return query.sum(-1, keepdim=True) + prepared.projected.sum(-1).unsqueeze(-2)
 

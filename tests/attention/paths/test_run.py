@@ -8,7 +8,7 @@ import torch
 import regard
 from regard import explain, masks
 from regard.attention.call.mask_summary import summarize
-from regard.attention.parts.masks import Sizes
+from regard.attention.parts.mask_kinds import Sizes
 from regard.kernels.dot import dot
 from regard.kernels.fallback import blocked as blocks, sdpa, windowed as windows
 from regard.kernels.fallback.blocked import blocked

@@ -11,7 +11,7 @@ import regard
 from regard import explain, masks
 from regard.attention.call.mask_summary import decompose
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.attention.parts.masks import Sizes
+from regard.attention.parts.mask_kinds import Sizes
 from regard.kernels.dot import dot
 from regard.kernels.native import compiler
 from tests.native import needs_compiler

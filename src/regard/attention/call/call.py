@@ -12,20 +12,10 @@ from regard.attention.call import guard as guarding
 from regard.attention.call.checks import are_plain_tensors, check_prepared, checked_bias, checked_dropout, checked_sizes
 from regard.attention.call.mask_summary import DecomposedMask, MaskSummary, conjuncts, decompose, summarize
 from regard.attention.modules.linear import Linear
-from regard.attention.parts.masks import Causal, Mask, MaskLike, Padding, Sizes, as_mask
+from regard.attention.parts.mask_kinds import Causal, Mask, MaskLike, Padding, Sizes, as_mask
 from regard.attention.parts.normalize import Normalizer, Softmax, Sum, normalizers
-from regard.attention.parts.score import (
-    Additive,
-    Bound,
-    Cosine,
-    Dot,
-    DotProduct,
-    LocationAware,
-    Prepared,
-    ScaledDot,
-    Score,
-    scores,
-)
+from regard.attention.parts.score import Additive, Cosine, Dot, LocationAware, ScaledDot
+from regard.attention.parts.score_base import Bound, DotProduct, Prepared, Score, scores
 from regard.attention.paths import choose
 from regard.errors import ConfigError, MaskError, quoted
 from regard.kernels.additive import attend as additive_attend

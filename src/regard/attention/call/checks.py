@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attention.parts.masks import Sizes
+from regard.attention.parts.mask_kinds import Sizes
 from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels.autograd.plain import is_plain_tensor
 

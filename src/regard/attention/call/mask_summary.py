@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.attended import transformed
-from regard.attention.parts.masks import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window, causal
+from regard.attention.parts.mask_kinds import Causal, Joined, Keep, Mask, Padding, Ragged, Sizes, Window
+from regard.attention.parts.masks import causal
 from regard.kernels.autograd.plain import is_readable
 
 _LARGE = 2**16

@@ -16,7 +16,6 @@ from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.relative import Shaw
 from regard.attention.parts.score import (
     Additive,
-    Bound,
     Cosine,
     Dot,
     FeedForward,
@@ -24,9 +23,9 @@ from regard.attention.parts.score import (
     Location,
     LocationAware,
     PerHead,
-    Prepared,
     ScaledDot,
 )
+from regard.attention.parts.score_base import Bound, Prepared
 from regard.errors import MaskError
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.attend import Attended, attend
-from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.mask_kinds import MaskLike
 
 
 def max_pooling(

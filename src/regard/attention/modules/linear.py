@@ -17,7 +17,7 @@ from regard.attention.call.checks import are_plain_tensors, check_sides
 from regard.attention.call.guard import finite_rows
 from regard.attention.parts.functional import full_precision, wide
 from regard.attention.parts.projection import project_each
-from regard.attention.parts.score import DotProduct, Prepared, scores
+from regard.attention.parts.score_base import DotProduct, Prepared, scores
 from regard.errors import ConfigError, MaskError, ShapeError, nearest
 from regard.kernels.linear import linear as kernel
 

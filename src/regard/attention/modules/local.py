@@ -18,9 +18,9 @@ from regard.attention.call.guard import finite_rows
 from regard.attention.modules import local_window
 from regard.attention.modules.local_window import Focus
 from regard.attention.parts.functional import wide
-from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.normalize import Normalizer
-from regard.attention.parts.score import Bound, Prepared, Score
+from regard.attention.parts.score_base import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels.autograd.plain import is_plain
 from regard.kernels.local import few_queries, softmax as local_softmax

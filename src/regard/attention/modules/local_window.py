@@ -16,21 +16,12 @@ from torch import Tensor
 from regard.attention.attended import Attended, Source
 from regard.attention.call.checks import are_plain_tensors, checked_bias, checked_sizes
 from regard.attention.parts.functional import check_width, wide
-from regard.attention.parts.masks import Mask, MaskLike, Sizes, around, as_mask, padding
+from regard.attention.parts.mask_kinds import Mask, MaskLike, Sizes, as_mask
+from regard.attention.parts.masks import around, padding
 from regard.attention.parts.normalize import Normalizer, is_softmax
 from regard.attention.parts.refocus import gaussian_window
-from regard.attention.parts.score import (
-    Additive,
-    Bound,
-    Dot,
-    DotProduct,
-    General,
-    Location,
-    LocationAware,
-    Prepared,
-    ScaledDot,
-    Score,
-)
+from regard.attention.parts.score import Additive, Dot, General, Location, LocationAware, ScaledDot
+from regard.attention.parts.score_base import Bound, DotProduct, Prepared, Score
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.autograd.plain import is_plain, is_plain_tensor
 from regard.kernels.fallback import query_chunks

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.modules import torch_multihead
-from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.projection import needs_guard, project
-from regard.attention.parts.score import Bound, PerHead, Prepared, Score
+from regard.attention.parts.score import PerHead
+from regard.attention.parts.score_base import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError, quoted
 
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, attend
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.parts.masks import MaskLike
-from regard.attention.parts.score import Prepared
+from regard.attention.parts.mask_kinds import MaskLike
+from regard.attention.parts.score_base import Prepared
 from regard.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, Attention
 from regard.attention.modules.multihead import MultiHeadAttention
-from regard.attention.parts.masks import MaskLike
+from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.projection import needs_guard, project
 from regard.attention.parts.score import score
 from regard.registry import Registry

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from regard.attention.parts.functional import checked_size, full_precision, wide
 from regard.attention.parts.position import POSITIONS
-from regard.attention.parts.score import Prepared, Score, score
+from regard.attention.parts.score import score
+from regard.attention.parts.score_base import Prepared, Score
 from regard.errors import ConfigError, ShapeError
 
 

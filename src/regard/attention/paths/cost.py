@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.call.mask_summary import conjuncts
-from regard.attention.parts.masks import Keep
+from regard.attention.parts.mask_kinds import Keep
 from regard.attention.paths import choose
 from regard.attention.paths.workload import Workload, workload_of
 from regard.errors import SlowPathWarning

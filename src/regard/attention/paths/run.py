@@ -14,8 +14,10 @@ from regard.attention.call.checks import are_plain_tensors, check_sides
 from regard.attention.call.mask_summary import conjuncts, decompose, joined
 from regard.attention.modules.linear import Linear, linear_attention
 from regard.attention.parts.functional import dot as formula, unit, wide
-from regard.attention.parts.masks import Causal, Padding, causal, padding
-from regard.attention.parts.score import Additive, DotProduct, Prepared, Score
+from regard.attention.parts.mask_kinds import Causal, Padding
+from regard.attention.parts.masks import causal, padding
+from regard.attention.parts.score import Additive
+from regard.attention.parts.score_base import DotProduct, Prepared, Score
 from regard.attention.paths import choose
 from regard.attention.paths.cost import warn_of_memory
 from regard.attention.paths.recompute import ALL, cast, recompute

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.attention.call.mask_summary import decompose
-from regard.attention.parts.masks import Mask
+from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import Additive, Cosine, Dot, General, Location, PerHead
 from regard.kernels.additive import products as additive_products

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.parts.normalize import is_softmax
-from regard.attention.parts.score import Additive, Prepared
+from regard.attention.parts.score import Additive
+from regard.attention.parts.score_base import Prepared
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
 from regard.kernels.autograd.plain import are_alike, is_plain
 from regard.kernels.memory import lstmn as kernel

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
 from regard.attention.parts import masks
-from regard.attention.parts.score import Additive, Prepared
+from regard.attention.parts.score import Additive
+from regard.attention.parts.score_base import Prepared
 from regard.layers.decoder import State
 from regard.layers.sequence import StepOutput
 from regard.models.memory.lstmn import LSTMNLayer, Tapes

@@ -26,7 +26,8 @@ from regard.attention.attended import Attended
 from regard.attention.modules.heads import AttentionContext, SelfHeads
 from regard.attention.modules.pooling import LearnedQueries
 from regard.attention.parts import masks
-from regard.attention.parts.score import Additive, Prepared
+from regard.attention.parts.score import Additive
+from regard.attention.parts.score_base import Prepared
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective
 from regard.layers.recurrent import BidirectionalEncoder, Recurrence

@@ -13,7 +13,8 @@ from regard.attention.modules.local import FocusedAttention, Monotonic, Predicti
 from regard.attention.parts import masks
 from regard.attention.parts.functional import wide
 from regard.attention.parts.normalize import is_softmax, normalizer
-from regard.attention.parts.score import General, score, scores
+from regard.attention.parts.score import General, score
+from regard.attention.parts.score_base import scores
 from regard.errors import ConfigError
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.recurrent import bilinear

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from regard.attention.parts.normalize import normalizers
-from regard.attention.parts.score import scores
+from regard.attention.parts.score_base import scores
 from regard.data.translation.batches import TextBatch
 from regard.data.translation.corpus import read_corpus
 from regard.data.translation.settings import ORIGINS
