@@ -17,7 +17,7 @@ from eflomal import Aligner
 
 from regard.data.pairs.pairs import Links, Pair
 from regard.data.pairs.pharaoh import read_pharaoh
-from regard.data.text.units import words_counted
+from regard.data.text.units import split_words
 from regard.data.translation.corpus import read_corpus
 from regard.data.translation.settings import CorpusSettings
 from regard.metrics.alignment import AlignmentScores, alignment_scores
@@ -54,7 +54,7 @@ def of_eflomal(pairs: Sequence[Pair], more: Sequence[Pair] = ()) -> Directions:
     """The same by eflomal's third model; what is aligned comes first, what else it learns from after that."""
     sides = [
         [" ".join(getattr(pair, side).split()) for pair in pairs]
-        + [" ".join(words_counted(getattr(pair, side), "tokenizer")) for pair in more]
+        + [" ".join(split_words(getattr(pair, side), "tokenizer")) for pair in more]
         for side in ("source", "target")
     ]
     with tempfile.TemporaryDirectory() as folder:

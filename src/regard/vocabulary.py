@@ -1,11 +1,11 @@
-"""The four special ids, the same in every tokenizer, and the one order of a counted vocabulary."""
+"""The four special tokens, the same in every tokenizer, and the one order of a counted vocabulary."""
 
 from collections import Counter
 
 PADDING = 0
 UNKNOWN = 1
-BEGIN = 2
-END = 3
+BEGIN = 2  # BOS: a decoder's first input
+END = 3  # EOS: the last target; in running text the end of a line
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """How the special ids are shown to people. In a text these are plain characters: no text is ever read as one."""
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 Part = Literal["training", "validation", "test"]
 PARTS: tuple[Part, ...] = ("training", "validation", "test")
 
-Counted = Literal["whitespace", "tokenizer"]
+WordUnit = Literal["whitespace", "tokenizer"]
 """What is a word to a link: what stands between white space, or a unit of regard's own (`data/text/units.py`)."""
 
 

@@ -35,7 +35,7 @@ def test_b32_limits_count_the_end_mark_and_hit_both_sides():
     assert [len(ids) for ids in kept.sources] == [3, 4, 4, 1]
     assert [len(ids) for ids in kept.targets] == [1, 1, 1, 4]
     assert kept.cut == ["file, line 3", "file, line 4"]
-    with pytest.raises(DataError, match=r"file, line 3: 6 tokens with the end mark, at most 5 fit \(max_length\)"):
+    with pytest.raises(DataError, match=r"file, line 3: 6 tokens with EOS, at most 5 fit \(max_length\)"):
         encode(texts, on_long="error")
 
 

@@ -5,7 +5,7 @@ import torch
 from regard.data.pairs.pairs import Pair
 from regard.data.tokenizers.base import Encoded
 from regard.data.translation.batches import TextBatches
-from regard.data.translation.guidance import dense, spread
+from regard.data.translation.guidance import dense_links, link_weights
 
 
 def encoded(words):
@@ -19,26 +19,26 @@ def pair(links, counted="tokenizer"):
 def test_a_target_piece_looks_at_all_pieces_of_its_words_source_words():
     """Source words of 1, 2, 1 tokens; target words of 1, 2. Word 1 reads words 1 and 2: a third on each token."""
     links = frozenset({(0, 0), (1, 1), (2, 1)})
-    found = spread(pair(links), encoded([0, 1, 1, 2]), encoded([0, 1, 1]), 20)
+    found = link_weights(pair(links), encoded([0, 1, 1, 2]), encoded([0, 1, 1]), 20)
     third = 1 / 3
     assert found == [(0, 0, 1.0), *((row, column, third) for row in (1, 2) for column in (1, 2, 3))]
-    weights = dense([found, []], 4, 6)
+    weights = dense_links([found, []], 4, 6)
     assert weights.shape == (2, 4, 6) and not weights[1].any()
     torch.testing.assert_close(weights[0].sum(-1), torch.tensor([1.0, 1.0, 1.0, 0.0]))  # none for the end mark
 
 
 def test_what_is_not_linked_or_cut_off_does_not_count():
     links = frozenset({(2, 0), (0, 1)})
-    assert spread(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 2) == [(1, 0, 1.0)]  # source token 2 is cut off
-    assert spread(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 1) == []
-    assert spread(pair(frozenset()), encoded([0]), encoded([0]), 9) == []
-    assert spread(pair(None), encoded([0]), encoded([0]), 9) == []
+    assert link_weights(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 2) == [(1, 0, 1.0)]
+    assert link_weights(pair(links), encoded([0, 1, 2]), encoded([0, 1]), 1) == []
+    assert link_weights(pair(frozenset()), encoded([0]), encoded([0]), 9) == []
+    assert link_weights(pair(None), encoded([0]), encoded([0]), 9) == []
 
 
 def test_links_that_count_words_between_white_space():
     """`it's` is three words of ours (it, ', s) and one between white space."""
     links = frozenset({(0, 0), (1, 1)})
-    found = spread(pair(links, "whitespace"), encoded([0, 1, 2, 3, 4]), encoded([0, 1]), 9)
+    found = link_weights(pair(links, "whitespace"), encoded([0, 1, 2, 3, 4]), encoded([0, 1]), 9)
     assert found == [(0, 0, 1 / 3), (0, 1, 1 / 3), (0, 2, 1 / 3), (1, 3, 1.0)]
 
 

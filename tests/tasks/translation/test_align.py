@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.data.pairs.pairs import Pair
-from regard.data.text.units import spaced_words, units, words_counted
+from regard.data.text.units import split_words, units, whitespace_words
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.data.translation.settings import DataSettings
 from regard.decoding.settings import SearchSettings
@@ -134,9 +134,9 @@ def test_readings_come_while_pairs_are_read():
     ],
 )
 def test_words_between_white_space(text, words, of):
-    assert words_counted(text, "whitespace") == words
-    assert spaced_words(text) == of
-    assert len(words_counted(text, "tokenizer")) == len(of)
+    assert split_words(text, "whitespace") == words
+    assert whitespace_words(text) == of
+    assert len(split_words(text, "tokenizer")) == len(of)
 
 
 def test_every_unit_is_in_the_word_that_holds_it():
@@ -149,9 +149,9 @@ def test_every_unit_is_in_the_word_that_holds_it():
             state = (state * 1103515245 + 12345) % 2**31
             text += alphabet[(state >> 8) % len(alphabet)]
         state = (state * 1103515245 + 12345) % 2**31
-        words = words_counted(text, "whitespace")
+        words = split_words(text, "whitespace")
         put_together = [""] * len(words)
-        for unit, word in zip(words_counted(text, "tokenizer"), spaced_words(text), strict=True):
+        for unit, word in zip(split_words(text, "tokenizer"), whitespace_words(text), strict=True):
             put_together[word] += unit
         assert put_together == words, repr(text)
         assert all(not unit.text.isspace() for unit in units(text))
@@ -175,7 +175,7 @@ def test_two_directions_are_turned_the_same_way():
     forward, backward = made(), made(seed=1)
     several = list(align(forward, PAIRS, backward=backward, counted="tokenizer", batch=2))
     for one, (source, target) in zip(several, PAIRS, strict=True):
-        assert one.source_words == words_counted(source, "tokenizer")
+        assert one.source_words == split_words(source, "tokenizer")
         assert one.weights.shape == (len(one.target_words), len(one.source_words))
         alone = backward.shown(backward.score([target], [source])[0]).links()
         assert one.backward == {(there, here) for here, there in alone}

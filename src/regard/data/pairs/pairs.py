@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.data.text.lines import iterate_lines, read_lines
-from regard.data.text.units import words_counted
+from regard.data.text.units import split_words
 from regard.errors import DataError, quoted
 
 Link = tuple[int, int]
@@ -36,7 +36,7 @@ class Pair:
     line: int
     links: Links | None = None
     possible: Links | None = None
-    counted: Counted = "tokenizer"
+    counted: WordUnit = "tokenizer"
 
     @property
     def place(self) -> str:
@@ -140,7 +140,7 @@ def _links(value: object, place: str) -> Links | None:
 def _check_range(links: Links | None, texts: Sequence[str], place: str) -> None:
     for word, side in enumerate(("source", "target")):
         highest = max((link[word] for link in links or ()), default=-1)
-        if highest >= 0 and highest >= (count := len(words_counted(texts[word], "tokenizer"))):
+        if highest >= 0 and highest >= (count := len(split_words(texts[word], "tokenizer"))):
             raise DataError(
                 f"{place}: a link names {side} word {highest}, but the {side} has {count} words, counted from 0 and "
                 "marks as words of their own"

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from regard.data.pairs.pairs import Link, Pair
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.data.text.lines import read_lines
-from regard.data.text.units import words_counted
+from regard.data.text.units import split_words
 from regard.errors import DataError, quoted
 
 _LINK = re.compile(r"([0-9]{1,18})([-p])([0-9]{1,18})")
@@ -61,7 +61,7 @@ def read_pharaoh(path: str | os.PathLike[str], *, first: int) -> list[Gold]:
 
 
 def with_links(
-    pairs: Sequence[Pair], path: str | os.PathLike[str], *, first: int, counted: Counted, target_first: bool = False
+    pairs: Sequence[Pair], path: str | os.PathLike[str], *, first: int, counted: WordUnit, target_first: bool = False
 ) -> list[Pair]:
     """Pairs with the true links of a file beside them.
 
@@ -87,7 +87,7 @@ def with_links(
             ("source", pair.source, max((source for source, _ in possible), default=-1)),
             ("target", pair.target, max((target for _, target in possible), default=-1)),
         ):
-            if highest >= 0 and highest >= (count := len(words_counted(text, counted))):
+            if highest >= 0 and highest >= (count := len(split_words(text, counted))):
                 raise DataError(
                     f"{path}, line {number}: a link names {name} word {highest + first}, but the {name} has {count} "
                     f"words, counted from {first} as {counted} ({pair.place}); do the links count from another number "

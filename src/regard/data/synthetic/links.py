@@ -1,4 +1,4 @@
-"""True links between two wordings of one meaning, from what each word says."""
+"""Gold links between two wordings of one meaning, from the part of the meaning that each word expresses."""
 
 import functools
 from itertools import product
@@ -7,7 +7,7 @@ from regard.data.pairs.pairs import Links
 
 # Field and part of each word of a chunk; a word that only the grammar asks for has no field.
 Tags = tuple[tuple[str | None, str], ...]
-Words = list[tuple[int, str]]
+PlacedParts = list[tuple[int, str]]
 JOINT = "joint"
 
 # The half of the day is said by the hour itself in a language that counts to 24.
@@ -16,12 +16,12 @@ _SAID_BY = {"half": "hour"}
 
 @functools.cache
 def chunk_links(ours: Tags, theirs: Tags) -> tuple[Links, Links]:
-    """Sure and possible links (word of ours, word of theirs) of one chunk said twice.
+    """Sure and possible links (word of ours, word of theirs) of one chunk in two languages.
 
-    A field said on both sides is linked part by part where both are cut into the same parts, else as a whole. A word
-    and all that says the same are surely linked; of two groups of words nobody knows which is which, so these links are
-    possible ones. The joint of a number word ("-", "et") may link to all of that number, a word of the grammar to all
-    of its chunk.
+    A field expressed on both sides is linked part by part where both are cut into the same parts, else as a whole. One
+    word and all that express the same are surely linked. Of two groups of words nobody knows which is which, so their
+    links are possible ones. The joint of a number word ("-", "et") may link to all of that number, a word of the
+    grammar to all of its chunk.
     """
     sure: set[tuple[int, int]] = set()
     possible: set[tuple[int, int]] = set()
@@ -39,14 +39,16 @@ def chunk_links(ours: Tags, theirs: Tags) -> tuple[Links, Links]:
     return frozenset(sure), frozenset(sure | possible)
 
 
-def _fields(tags: Tags) -> dict[str | None, Words]:
-    fields: dict[str | None, Words] = {}
+def _fields(tags: Tags) -> dict[str | None, PlacedParts]:
+    fields: dict[str | None, PlacedParts] = {}
     for place, (field, part) in enumerate(tags):
         fields.setdefault(field, []).append((place, part))
     return fields
 
 
-def _link_field(ours: Words, theirs: Words, sure: set[tuple[int, int]], possible: set[tuple[int, int]]) -> None:
+def _link_field(
+    ours: PlacedParts, theirs: PlacedParts, sure: set[tuple[int, int]], possible: set[tuple[int, int]]
+) -> None:
     joints, other_joints = _part(ours, JOINT), _part(theirs, JOINT)
     sure |= _product(joints, other_joints)
     possible |= _product(joints, theirs) | _product(ours, other_joints)
@@ -61,9 +63,9 @@ def _link_field(ours: Words, theirs: Words, sure: set[tuple[int, int]], possible
         into |= _product(cell, other_cell)
 
 
-def _part(words: Words, part: str) -> Words:
+def _part(words: PlacedParts, part: str) -> PlacedParts:
     return [word for word in words if word[1] == part]
 
 
-def _product(ours: Words, theirs: Words) -> set[tuple[int, int]]:
+def _product(ours: PlacedParts, theirs: PlacedParts) -> set[tuple[int, int]]:
     return {(one, other) for (one, _), (other, _) in product(ours, theirs)}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tokenizers import Regex, pre_tokenizers
 
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.errors import DataError, quoted
 
 _SPACE = r"[\s\x1c-\x1f]"  # what Python's str.strip() and str.isspace() call white
@@ -130,18 +130,18 @@ def _kind(unit: str) -> str:
     return _CATEGORIES.get(category, "word")
 
 
-def unspaced(text: str) -> bool:
+def is_unspaced(text: str) -> bool:
     """Whether a text begins in a script that sets no spaces between words: Han, kana, full-width marks."""
     return bool(text) and _kind(text[0]) == "east asian"
 
 
-def words_counted(text: str, counted: Counted) -> list[str]:
+def split_words(text: str, counted: WordUnit) -> list[str]:
     """The words that links of this kind count, case kept: units, or what stands between white space."""
     text = normalize(text)
     return text.split() if counted == "whitespace" else [unit.text for unit in units(text)]
 
 
-def spaced_words(text: str) -> list[int]:
+def whitespace_words(text: str) -> list[int]:
     """For each unit of a text, in order, the word between white space that it is in, counted from 0."""
     words: list[int] = []
     for unit in units(normalize(text)):
@@ -149,7 +149,7 @@ def spaced_words(text: str) -> list[int]:
     return words
 
 
-def words_of(spans: list[tuple[int, int]], text: str) -> list[int]:
+def word_indices(spans: list[tuple[int, int]], text: str) -> list[int]:
     """For each token of a text (its first character and the one after its last), the word that its first letter is in.
 
     White space belongs to the word that follows, and a token that reaches over several words to the first of them.

@@ -1,6 +1,6 @@
 """Text to ids and back: what every tokenizer is, whatever its units.
 
-One contract for all: ids 0 to 3 are padding, unknown, begin and end (`regard.vocabulary`); no text is ever read as
+One contract for all: ids 0 to 3 are padding, unknown, BOS and EOS (`regard.vocabulary`); no text is ever read as
 one of them, however it is spelt, and no text that is written shows one. `Encoded.words` says which word, in the units
 of `regard.data.text.units`, each token belongs to.
 """
@@ -24,10 +24,10 @@ FILE = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text as a tokenizer sees it.
+    """A text as ids and tokens.
 
     Attributes:
-        ids: one id a token, without begin and end marks.
+        ids: one id a token, without BOS and EOS.
         tokens: what each id stands for, as it was spelt, also where the id is unknown.
         words: index of the word (in `Tokenizer.words`) that each token belongs to; never falling.
     """
@@ -38,7 +38,7 @@ class Encoded:
 
 
 class Tokenizer(ABC):
-    """Cuts text into tokens with ids, and puts it together again.
+    """Splits text into tokens with ids, and joins it again.
 
     Args:
         lower: whether upper case is folded to lower case; `words` keep the original spelling.
@@ -79,7 +79,7 @@ class Tokenizer(ABC):
         """Text of ids without special ones, save unknown ones at the places that `spelling` knows."""
 
     def normalize(self, text: str) -> str:
-        """What is really encoded: NFC, white space at the ends cut off, lower case if so chosen."""
+        """The text that is encoded: NFC, white space at the ends cut off, lower case if so chosen."""
         text = normalize(text)
         return normalize(text.lower()) if self.lower else text
 
@@ -95,7 +95,7 @@ class Tokenizer(ABC):
         """The text of some ids. Special ids show nothing.
 
         Args:
-            ids: as a model wrote them; begin, end and padding may be among them.
+            ids: as a model wrote them; BOS, EOS and padding may be among them.
             unknown: spellings for the unknown ids, in order (an empty one leaves it out). Without them they
                 show nothing.
 

@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 
-from regard.data.text.units import SPACES, UNIT, unspaced, words_of
+from regard.data.text.units import SPACES, UNIT, is_unspaced, word_indices
 from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
@@ -84,7 +84,7 @@ class BpeTokenizer(Tokenizer):
     def _encode(self, text: str) -> Encoded:
         text = _with_space(text)
         found = self._model.encode(text, add_special_tokens=False)
-        return Encoded(found.ids, [text[start:end] for start, end in found.offsets], words_of(found.offsets, text))
+        return Encoded(found.ids, [text[start:end] for start, end in found.offsets], word_indices(found.offsets, text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         parts = []
@@ -101,4 +101,4 @@ def _pipeline(model: models.Model) -> tokenizers.Tokenizer:
 
 def _with_space(text: str) -> str:
     """A word has a space before it also at the start of a line, so that it is the same token there; Han has none."""
-    return " " + text if text and not unspaced(text) else text
+    return " " + text if text and not is_unspaced(text) else text

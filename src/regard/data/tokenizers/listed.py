@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
-from regard.data.text.units import Spacing, Unit, units, words_of
+from regard.data.text.units import Spacing, Unit, units, word_indices
 from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
@@ -115,7 +115,7 @@ class CharacterTokenizer(_Listed):
         found = _graphemes.pre_tokenize_str(text)
         tokens = [token for token, _ in found]
         ids = [self._ids.get(token, UNKNOWN) for token in tokens]
-        return Encoded(ids, tokens, words_of([span for _, span in found], text))
+        return Encoded(ids, tokens, word_indices([span for _, span in found], text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         return "".join(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from regard.data.text.units import words_of
+from regard.data.text.units import word_indices
 from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.vocabulary import SPECIALS, UNKNOWN
@@ -86,7 +86,7 @@ class SentencePieceTokenizer(Tokenizer):
         found = self._model.encode(text, out_type="offset_mapping")
         ids = [UNKNOWN if self._model.is_unknown(number) else number + len(SPECIALS) for number in found["ids"]]
         spans = found["offsets"]
-        return Encoded(ids, [text[start:end] for start, end in spans], words_of(spans, text))
+        return Encoded(ids, [text[start:end] for start, end in spans], word_indices(spans, text))
 
     def _join(self, ids: list[int], spelling: dict[int, str]) -> str:
         tokens = [

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.batching import pad
 from regard.data.chance import Chance
-from regard.data.translation.guidance import Spread, dense
+from regard.data.translation.guidance import LinkWeights, dense_links
 from regard.errors import ConfigError, DataError
 from regard.vocabulary import BEGIN, END
 
@@ -25,12 +25,12 @@ class TextBatch:
 
     Attributes:
         index: which pairs these are.
-        source: source ids and the end mark.
-        source_lengths: tokens of each source, the end mark counted.
-        target_in: the begin mark and the target ids: what the decoder reads.
-        target_out: the target ids and the end mark: what it should write.
-        target_lengths: tokens of each target, one mark counted.
-        links: what each target position should look at, where that is to be taught: rows that sum to 1, or to 0 where
+        source: source ids and EOS.
+        source_lengths: tokens of each source, EOS counted.
+        target_in: BOS and the target ids: the decoder's inputs.
+        target_out: the target ids and EOS: the decoder's targets.
+        target_lengths: tokens of each target, BOS or EOS counted.
+        links: the attention weights to teach each target position, if any: rows that sum to 1, or to 0 where
             nothing is known (`data.translation.guidance`).
     """
 
@@ -56,9 +56,9 @@ class TextBatches:
     """Batches of encoded pairs, planned anew for each epoch.
 
     Args:
-        sources: ids of each source, without marks.
-        targets: ids of each target, without marks; as many.
-        tokens: no side of a batch has more positions than this, marks and padding counted; a pair that is longer by
+        sources: ids of each source, without EOS.
+        targets: ids of each target, without BOS and EOS; as many.
+        tokens: no side of a batch has more positions than this, EOS and padding counted; a pair that is longer by
             itself makes a batch of its own.
         seed: with the number of the epoch it decides the order; the same on every machine.
         bucket: "length" puts pairs of similar lengths together; "equal" only pairs of one source length, so that a
@@ -76,7 +76,7 @@ class TextBatches:
         tokens: int,
         seed: int = 0,
         bucket: Bucket = "length",
-        links: list[Spread] | None = None,
+        links: list[LinkWeights] | None = None,
     ) -> None:
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources and {len(targets)} targets; each source needs its target")
@@ -135,5 +135,5 @@ class TextBatches:
         batch = TextBatch(index, source, source_lengths, target_in, target_out, target_lengths)
         if self.links is None:
             return batch
-        spreads = [self.links[pair] for pair in indices]
-        return replace(batch, links=dense(spreads, target_out.shape[1], source.shape[1]))
+        weights_of_pairs = [self.links[pair] for pair in indices]
+        return replace(batch, links=dense_links(weights_of_pairs, target_out.shape[1], source.shape[1]))

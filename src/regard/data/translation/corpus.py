@@ -12,7 +12,7 @@ from regard.data.text.units import normalize, units
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from regard.data.translation.guidance import Spread, spread
+from regard.data.translation.guidance import LinkWeights, link_weights
 from regard.data.translation.joining import join_pairs
 from regard.data.translation.settings import NAMED, CorpusSettings, DataSettings, OnLong
 from regard.errors import ConfigError, DataError
@@ -127,7 +127,7 @@ class EncodedPairs:
         empty: places of pairs left out because a side is empty.
         dropped: places of pairs left out because a side is too long.
         cut: places of pairs kept with a side cut.
-        links: of each pair kept, spread over its tokens; empty unless asked for.
+        links: of each pair kept, distributed over its tokens; empty unless asked for.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -136,7 +136,7 @@ class EncodedPairs:
     empty: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
-    links: list[Spread] = field(default_factory=list)
+    links: list[LinkWeights] = field(default_factory=list)
 
     def report(self) -> str:
         """What became of the pairs, in one line."""
@@ -164,9 +164,9 @@ def encode_pairs(
         pairs: any pairs.
         source: tokenizer of the source side.
         target: tokenizer of the target side.
-        max_length: tokens of a side at most, its end mark counted.
+        max_length: tokens of a side at most, EOS counted.
         on_long: "drop" leaves a longer pair out, "cut" shortens the side, "error" stops.
-        with_links: keep the pairs' links too, spread over tokens.
+        with_links: keep the pairs' links too, distributed over tokens.
 
     Raises:
         DataError: a side is too long and `on_long` is "error"; or no pair is left.
@@ -181,9 +181,7 @@ def encode_pairs(
         longest = max(map(len, ids)) + 1
         if longest > max_length:
             if on_long == "error":
-                raise DataError(
-                    f"{pair.place}: {longest} tokens with the end mark, at most {max_length} fit (max_length)"
-                )
+                raise DataError(f"{pair.place}: {longest} tokens with EOS, at most {max_length} fit (max_length)")
             if on_long == "drop":
                 kept.dropped.append(pair.place)
                 continue
@@ -192,7 +190,7 @@ def encode_pairs(
         kept.sources.append(ids[0][: max_length - 1])
         kept.targets.append(ids[1][: max_length - 1])
         if with_links:
-            kept.links.append(spread(pair, *encoded, most=max_length - 1))
+            kept.links.append(link_weights(pair, *encoded, most=max_length - 1))
     if not kept.pairs:
         raise DataError(f"no pair is left to train on: {kept.report()} of {len(pairs)} read")
     return kept

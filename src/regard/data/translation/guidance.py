@@ -1,4 +1,4 @@
-"""Known links as weights between tokens: what an attention may be taught to look at."""
+"""Known links as weights between tokens: the targets of guided alignment training."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.pairs.pairs import Pair
-from regard.data.text.units import spaced_words
+from regard.data.text.units import whitespace_words
 from regard.data.tokenizers.base import Encoded
 
 # (target token, source token, weight); the weights of a target token sum to 1.
-Spread = list[tuple[int, int, float]]
+LinkWeights = list[tuple[int, int, float]]
 
 
-def spread(pair: Pair, source: Encoded, target: Encoded, most: int) -> Spread:
-    """The sure links of a pair of sentences, spread over tokens: A* of Chen et al. (2016), "Guided alignment training".
+def link_weights(pair: Pair, source: Encoded, target: Encoded, most: int) -> LinkWeights:
+    """The sure links of a pair of sentences, distributed over tokens: A* of guided alignment (Chen et al. 2016).
 
-    Each token of a linked target word looks at all tokens of the source words that its word is linked to, equally. A
-    token without links, and the end mark, are left out.
+    Each token of a linked target word attends to all tokens of the source words that its word is linked to, equally. A
+    token without links, and EOS, are left out.
 
     Args:
         pair: its links, counted as it says; none if they are unknown.
@@ -42,10 +42,12 @@ def spread(pair: Pair, source: Encoded, target: Encoded, most: int) -> Spread:
     ]
 
 
-def dense(spreads: Sequence[Spread], targets: int, sources: int) -> Float[Tensor, "batch {targets} {sources}"]:
+def dense_links(
+    weights_of_pairs: Sequence[LinkWeights], targets: int, sources: int
+) -> Float[Tensor, "batch {targets} {sources}"]:
     """The weights of some pairs side by side, 0 wherever there is no link."""
-    weights = torch.zeros(len(spreads), targets, sources)
-    cells = [(row, *cell) for row, cells in enumerate(spreads) for cell in cells]
+    weights = torch.zeros(len(weights_of_pairs), targets, sources)
+    cells = [(row, *cell) for row, cells in enumerate(weights_of_pairs) for cell in cells]
     if cells:
         rows, lines, columns, values = zip(*cells, strict=True)
         weights[torch.tensor(rows), torch.tensor(lines), torch.tensor(columns)] = torch.tensor(values)
@@ -56,5 +58,5 @@ def _words(pair: Pair, text: str, encoded: Encoded) -> list[int]:
     """The word of each token, counted as the pair's links count them."""
     if pair.counted == "tokenizer":
         return encoded.words
-    spaced = spaced_words(text)
+    spaced = whitespace_words(text)
     return [spaced[word] for word in encoded.words]

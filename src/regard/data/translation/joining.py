@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from regard.data.chance import Chance
 from regard.data.pairs.pairs import Links, Pair
-from regard.data.settings import Counted
-from regard.data.text.units import normalize, unspaced, words_counted
+from regard.data.settings import WordUnit
+from regard.data.text.units import is_unspaced, normalize, split_words
 from regard.errors import DataError
 
 
@@ -48,7 +48,7 @@ def join_pairs(pairs: Sequence[Pair], most: int, seed: int = 0) -> list[Pair]:
 def _joined(one: Pair, other: Pair) -> Pair:
     links = possible = None
     if one.links is not None and other.links is not None:
-        words = [len(words_counted(text, one.counted)) for text in (one.source, one.target)]
+        words = [len(split_words(text, one.counted)) for text in (one.source, one.target)]
         links = one.links | _shifted(other.links, *words)
         possible = (one.possible or one.links) | _shifted(other.possible or other.links, *words)
     return replace(
@@ -60,11 +60,11 @@ def _joined(one: Pair, other: Pair) -> Pair:
     )
 
 
-def _text(one: str, other: str, counted: Counted) -> str:
+def _text(one: str, other: str, counted: WordUnit) -> str:
     """Both texts, with a space between unless the script sets none and the words stay apart without it."""
     one, other = normalize(one), normalize(other)
-    if unspaced(other):
-        words = [words_counted(text, counted) for text in (one, other, one + other)]
+    if is_unspaced(other):
+        words = [split_words(text, counted) for text in (one, other, one + other)]
         if words[0] + words[1] == words[2]:
             return one + other
     return f"{one} {other}"

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PositiveInt, model_validator
 
-from regard.data.settings import Counted, OneOrigin
+from regard.data.settings import OneOrigin, WordUnit
 from regard.data.synthetic.settings import PhraseSettings, ReversalSettings
 
 TokenizerKind = Literal["words", "characters", "bpe", "sentencepiece"]
@@ -56,7 +56,7 @@ class CorpusSettings(OneOrigin):
         description="file of true links beside source and target or tsv, a line a pair: 0-0 1-2, 1p2 if possible",
     )
     links_from: int = Field(default=0, ge=0, le=1, description="the number of the first word in `links`")
-    links_words: Counted = Field(
+    links_words: WordUnit = Field(
         default="whitespace", description="what `links` count: words between white space, or regard's own (tokenizer)"
     )
     links_reversed: bool = Field(default=False, description="`links` name the target word first")
@@ -94,7 +94,7 @@ class DataSettings(CorpusSettings):
     )
     sentencepiece_target_model: Path | None = Field(default=None, description="another .model for the target side")
     lower: bool = Field(default=False, description="fold upper case to lower case")
-    max_length: int = Field(default=256, ge=2, description="tokens in a line at most, the end mark counted")
+    max_length: int = Field(default=256, ge=2, description="tokens in a line at most, EOS counted")
     on_long: OnLong = Field(
         default="drop", description="what happens to a longer line: an error, dropping the pair, or a cut"
     )

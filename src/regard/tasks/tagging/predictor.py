@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 
 from regard.data.batching import pad_words
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.data.tagging.word_features import WordFeatures
 from regard.data.text.lines import several
-from regard.data.text.units import words_counted
+from regard.data.text.units import split_words
 from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.text.tagger import Tagger
@@ -77,12 +77,12 @@ class SentenceTagger:
         model.eval()
         self.model, self.features, self.tags, self.settings = model, features, tags, settings
 
-    def tag(self, texts: Sequence[str], *, counted: Counted = "tokenizer", batch: int = 64) -> list[Tagged]:
+    def tag(self, texts: Sequence[str], *, counted: WordUnit = "tokenizer", batch: int = 64) -> list[Tagged]:
         """The words of each text with their tags, in order; see `stream`."""
         return list(self.stream(several(texts), counted=counted, batch=batch))
 
     def stream(
-        self, lines: Iterable[str], *, counted: Counted = "tokenizer", batch: int = 64, chunk: int | None = None
+        self, lines: Iterable[str], *, counted: WordUnit = "tokenizer", batch: int = 64, chunk: int | None = None
     ) -> Iterator[Tagged]:
         """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
 
@@ -97,7 +97,7 @@ class SentenceTagger:
         Raises:
             DataError: a text is not valid Unicode.
         """
-        read = (self.read(words_counted(text, counted), text, line) for line, text in enumerate(lines, start=1))
+        read = (self.read(split_words(text, counted), text, line) for line, text in enumerate(lines, start=1))
         yield from self.tag_words(read, batch=batch, chunk=chunk)
 
     def tag_words(self, lines: Iterable[Words], *, batch: int = 64, chunk: int | None = None) -> Iterator[Tagged]:
@@ -118,7 +118,7 @@ class SentenceTagger:
         Raises:
             DataError: the text has no words.
         """
-        sentence = self.read(words_counted(text, "tokenizer"), text)
+        sentence = self.read(split_words(text, "tokenizer"), text)
         if not sentence.words:
             raise DataError("the text is empty: there is nothing to look at")
         attended = self.model.read(*self._tensors([sentence])).attended

@@ -7,7 +7,7 @@ from itertools import tee
 from torch import Tensor
 
 from regard.data.pairs.pairs import Links, Pair
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.errors import RegardError
 from regard.metrics.alignment import AlignmentScores, alignment_scores
 from regard.metrics.links import diagonal, links, uniform
@@ -47,7 +47,7 @@ def align(
     pairs: Iterable[tuple[str, str]],
     *,
     backward: Translator | None = None,
-    counted: Counted = "whitespace",
+    counted: WordUnit = "whitespace",
     threshold: float | None = None,
     posterior: bool = False,
     batch: int = 64,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.settings import Counted
+from regard.data.settings import WordUnit
 from regard.data.text.lines import several
-from regard.data.text.units import spaced_words, words_counted
+from regard.data.text.units import split_words, whitespace_words
 from regard.data.tokenizers.base import Tokenizer
 from regard.decoding.batches import in_order
 from regard.decoding.search import search as search_for
@@ -212,7 +212,7 @@ class Translator:
             matrices.append(self.shown(known).matrix(units, CAME_FROM[language]))
         return alignment_view(matrices, shown.notes, language)
 
-    def shown(self, reading: Reading, counted: Counted = "tokenizer") -> Alignment:
+    def shown(self, reading: Reading, counted: WordUnit = "tokenizer") -> Alignment:
         """A reading as an alignment with labels, between words of the kind that links count."""
         source, target = reading.source, reading.target
         return Alignment(
@@ -220,8 +220,8 @@ class Translator:
             target=target.text,
             source_pieces=[*source.pieces, SPECIALS[END]],
             target_pieces=reading.pieces,
-            source_words=words_counted(source.text, counted),
-            target_words=words_counted(target.text, counted),
+            source_words=split_words(source.text, counted),
+            target_words=split_words(target.text, counted),
             source_word_of=_counted(source, counted),
             target_word_of=_counted(target, counted),
             weights=reading.alignment,
@@ -335,11 +335,11 @@ def _translation(sentence: Sentence, source_words: list[str], outputs: list[Outp
     )
 
 
-def _counted(sentence: Sentence, counted: Counted) -> list[int]:
+def _counted(sentence: Sentence, counted: WordUnit) -> list[int]:
     """The word of each piece, as links count words."""
     if counted == "tokenizer":
         return sentence.words
-    spaced = spaced_words(sentence.text)
+    spaced = whitespace_words(sentence.text)
     return [spaced[word] for word in sentence.words]
 
 
