@@ -62,7 +62,7 @@ class Ensemble:
         ]
         after = State(tuple(step.state.fixed for step in steps), tuple(step.state.moving for step in steps))
         looks = [
-            step.looked(member.alignment)
+            step.weights(member.alignment)
             for member, step in zip(self.members, steps, strict=True)
             if member.alignment is not None
         ]

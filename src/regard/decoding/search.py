@@ -16,7 +16,7 @@ from regard.decoding.scoring import length_norm
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, RegardError, ShapeError
 from regard.layers.decoder import Decoder, Step
-from regard.layers.transformer.step import settled
+from regard.layers.transformer.step import assume_unmodified
 
 
 @torch.no_grad()
@@ -98,7 +98,7 @@ def search(
     slots = {item.number: slot for slot, item in enumerate(live)}
     banned, everyone, soonest = Forbidden(forbidden, end, settings.min_length), np.arange(len(live)), min(ends)
     steps, finished = 0, False
-    with settled(decoder):
+    with assume_unmodified(decoder):
         while live:
             step = decoder.step(state, inputs)
             chosen = _choose(step, live, totals, banned, settings, steps)
@@ -173,7 +173,7 @@ def _weights(step: Step, alignment: str | None, shape: tuple[int, ...]) -> np.nd
     """Where each hypothesis looked at last: `(items, places, source)`, heads averaged, a copy on the CPU."""
     if alignment is None:
         return None
-    weights = step.looked(alignment)[:, -1]
+    weights = step.weights(alignment)[:, -1]
     return np.array(weights.float().cpu().numpy()).reshape(*shape, -1)
 
 

@@ -76,8 +76,8 @@ class Controller(nn.Module):
         return inputs, state
 
 
-def cell_and_orders(
-    inputs: Float[Tensor, "batch time inputs"], controller: nn.Module, orders: nn.Module, readout: nn.Module
+def cell_and_interface(
+    inputs: Float[Tensor, "batch time inputs"], controller: nn.Module, interface: nn.Module, readout: nn.Module
 ) -> tuple[Weights, tuple[Tensor, Tensor]] | None:
     """The weights that a machine's whole sequence is computed from; None where its parts have to be called.
 
@@ -91,14 +91,14 @@ def cell_and_orders(
     """
     if not numpy_serves(inputs) or not isinstance(controller, Controller):
         return None
-    cell, told = controller.cell(), weights_of(orders, nn.Linear, "weight", "bias")
-    if cell is None or told is None or weights_of(readout, nn.Linear, "weight") is None:
+    cell, linear = controller.cell(), weights_of(interface, nn.Linear, "weight", "bias")
+    if cell is None or linear is None or weights_of(readout, nn.Linear, "weight") is None:
         return None
-    weight, bias = told
-    return (cell, (weight, bias)) if are_alike(inputs, *cell, *told) else None
+    weight, bias = linear
+    return (cell, (weight, bias)) if are_alike(inputs, *cell, *linear) else None
 
 
-def in_advance(
+def project_inputs(
     cell: Weights, inputs: Float[Tensor, "batch time inputs"]
 ) -> tuple[Float[Tensor, "time batch gates"], Float[Tensor, "gates reads_and_hidden"]]:
     """What all inputs of a sequence give to the gates of a controller's cell, and the weight of what a step adds.

@@ -37,7 +37,7 @@ class Step(NamedTuple):
     state: State
     attended: Mapping[str, Attended]
 
-    def looked(self, name: str) -> Float[Tensor, "batch n source"]:
+    def weights(self, name: str) -> Float[Tensor, "batch n source"]:
         """Where the attention of that name looked, its heads averaged."""
         return over_heads(self.attended[name].weights)
 
@@ -62,7 +62,7 @@ def over_heads(weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "b
     return weights.mean(1) if weights.dim() == 4 else weights
 
 
-def joined(looks: list[Attended]) -> Attended | None:
+def concatenated(looks: list[Attended]) -> Attended | None:
     """The looks of successive steps as one look of all their queries; weights are still made only when asked for."""
     if not looks:
         return None

@@ -39,7 +39,7 @@ class Dropout(nn.Module):
         return kernel.dropped(inputs, kernel.bits_of(drawn.random_(-(2**63), None), inputs), self.dropped)
 
 
-def hide_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
+def drop_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
     """Each word but the first, the begin mark, is unknown with probability `rate` (Bowman et al. 2016, §3.3).
 
     A decoder that cannot go by its own last word has to look at the source for the next one.

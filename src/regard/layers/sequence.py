@@ -42,7 +42,7 @@ class SequenceModel(Protocol):
         ...
 
 
-class Look(nn.Module):
+class HookPoint(nn.Module):
     """Where a head's attention passes by, however it was computed, so that `regard.record` sees it under one name."""
 
     def forward(self, attended: Attended) -> Attended:

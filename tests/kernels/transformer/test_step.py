@@ -269,7 +269,7 @@ def test_a_step_after_a_change_is_that_of_the_layers(change, monkeypatch):
         cache = Cache(cache.states[:, :2].clone(), None, cache.counted)
     found = stack(x[:, 4:], cache=cache).output
     monkeypatch.setattr(stepping, "_steps", lambda stack: None)
-    stepping.forget(stack)
+    stepping.invalidate(stack)
     assert_close(found, stack(x[:, 4:], cache=cache).output, rtol=2e-5, atol=2e-5)
 
 

@@ -101,7 +101,7 @@ def test_a_weight_that_is_turned_round_where_it_lies_is_read_so(make, monkeypatc
         address = weight.data_ptr()
         weight.data = weight.data.t()
         assert weight.data_ptr() == address
-    stepping.forget(other.made)
+    stepping.invalidate(other.made)
     assert text.next() and other.next()
     kept = (text.state, other.state) if make is stack else (text.state.moving, other.state.moving)
     assert torch.equal(kept[0].states, kept[1].states)
@@ -138,7 +138,7 @@ def test_the_step_comes_back_within_a_search(monkeypatch):
     made = model()
     text = Text(made, monkeypatch)
     handle = inner(made).register_forward_hook(lambda *given: None)
-    with stepping.settled(made):
+    with stepping.assume_unmodified(made):
         assert not text.next()
         handle.remove()
         assert text.next() and text.next()
@@ -149,7 +149,7 @@ def test_a_model_that_is_heard_is_not_looked_through_at_each_step(make, monkeypa
     made, looked = make(), []
     text = Text(made, monkeypatch)
     inner(made).register_forward_hook(lambda *given: None)
-    whole = stepping._Made
+    whole = stepping._CachedSteps
     monkeypatch.setattr(stepping, "_Made", lambda *given: looked.append(1) or whole(*given))
     for _ in range(5):
         text.next()

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.kernels.memory.arrays import numpy_serves
 from regard.models.memory import ntm
-from regard.models.memory.ntm import Machine, NeuralTuringMachine, Orders
+from regard.models.memory.ntm import HeadParameters, NeuralTuringMachine, NTMState
 from regard.models.memory.sequences import build
 from regard.models.memory.settings import DNCSettings, NTMSettings
 
@@ -41,7 +41,7 @@ def stepped(model, given):
 def test_one_whole_step_w21(monkeypatch):
     """W21: addressing in five stages, what is read before the writing, and the memory after it."""
     number = torch.tensor
-    told = Orders(
+    head = HeadParameters(
         key=number([[[1.0, 0.0]] * 2]),
         strength=number([[2.0, 2.0]]),
         gate=number([[0.5, 0.5]]),
@@ -50,9 +50,9 @@ def test_one_whole_step_w21(monkeypatch):
         erase=number([[[1.0, 0.5]]]),
         add=number([[[0.0, 1.0]]]),
     )
-    monkeypatch.setattr(ntm, "orders", lambda layout, said: told)
+    monkeypatch.setattr(ntm, "head_parameters", lambda layout, raw: head)
     model = NeuralTuringMachine(NTMSettings(kind="ntm", width=5, slots=3, slot_dim=2), INPUTS, OUTPUTS)
-    state = Machine(
+    state = NTMState(
         controller=model.controller.start(1),
         memory=number([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]),
         weights=number([[[0.0, 1.0, 0.0]] * 2]),
@@ -72,7 +72,7 @@ def test_one_whole_step_w21(monkeypatch):
 def test_all_writing_heads_erase_before_any_adds(monkeypatch):
     """By hand: two heads at slot 0 with e = 1/2 each leave a quarter, and then both add (equations 3 and 4)."""
     sharp = torch.tensor([[[1e3, -1e3, 0.0]] * 3])
-    told = Orders(
+    head = HeadParameters(
         key=sharp,
         strength=torch.zeros(1, 3),
         gate=torch.zeros(1, 3),
@@ -81,7 +81,7 @@ def test_all_writing_heads_erase_before_any_adds(monkeypatch):
         erase=torch.full((1, 2, 3), 0.5),
         add=torch.tensor([[[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]]),
     )
-    monkeypatch.setattr(ntm, "orders", lambda layout, said: told)
+    monkeypatch.setattr(ntm, "head_parameters", lambda layout, raw: head)
     choices = NTMSettings(kind="ntm", slots=2, slot_dim=3, write_heads=2, reach=0, memory=8.0)
     model = NeuralTuringMachine(choices, INPUTS, OUTPUTS)
     after = model.step(model.start(1), torch.zeros(1, INPUTS)).state.memory[0].tolist()
@@ -254,14 +254,14 @@ class OwnLinear(torch.nn.Linear):
         return 2 * super().forward(x)
 
 
-@pytest.mark.parametrize("part", ["controller.recurrence.each.0", "told"])
+@pytest.mark.parametrize("part", ["controller.recurrence.each.0", "interface"])
 @pytest.mark.parametrize("kind", ["ntm", "dnc"])
 def test_layers_that_do_something_else_are_called(kind, part):
     """Both fast ways compute from the weights of a cell and of the layer that steers the memory."""
     torch.manual_seed(0)
     model = build((NTMSettings if kind == "ntm" else DNCSettings)(kind=kind, width=5), INPUTS, OUTPUTS).double()
-    layer = model.get_submodule(part.replace("told", "orders" if kind == "ntm" else "interface"))
+    layer = model.get_submodule(part.replace("interface", "orders" if kind == "ntm" else "interface"))
     before = model(inputs())
-    layer.__class__ = OwnLinear if part == "told" else OwnCell
+    layer.__class__ = OwnLinear if part == "interface" else OwnCell
     torch.testing.assert_close(model(inputs()), stepped(model, inputs())[0])
     assert not torch.allclose(model(inputs()), before)

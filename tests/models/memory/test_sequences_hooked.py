@@ -83,13 +83,13 @@ def test_a_hook_on_a_part_is_heard_at_each_step(kind, part, way, at_once):
     assert torch.equal(model(given()), before) and at_once()
 
 
-@pytest.mark.parametrize("part", ["controller.recurrence.each.0", "told", "readout"])
+@pytest.mark.parametrize("part", ["controller.recurrence.each.0", "interface", "readout"])
 @pytest.mark.parametrize("kind", ["ntm", "dnc"])
 def test_what_a_hook_gives_back_counts(kind, part, at_once):
     model = made(kind)
     before = model(given())
     assert at_once()
-    part = part.replace("told", "orders" if kind == "ntm" else "interface")
+    part = part.replace("interface", "orders" if kind == "ntm" else "interface")
     model.get_submodule(part).register_forward_hook(
         lambda module, args, out: out / 2 if isinstance(out, torch.Tensor) else tuple(one / 2 for one in out)
     )

@@ -13,9 +13,12 @@ from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, ShapeError
 from regard.models.pointing.pointer import END, PointerNetwork
 from regard.models.pointing.rules import RULES, Sets, rule_of
-from regard.models.pointing.settings import LSTMReader, PointerSettings, TransformerReader
+from regard.models.pointing.settings import LSTMEncoderSettings, PointerSettings, TransformerEncoderSettings
 
-READERS = [LSTMReader(kind="lstm", layers=2), TransformerReader(kind="transformer", layers=2, heads=3)]
+READERS = [
+    LSTMEncoderSettings(kind="lstm", layers=2),
+    TransformerEncoderSettings(kind="transformer", layers=2, heads=3),
+]
 RANDOM = np.random.default_rng(0)
 
 
@@ -239,4 +242,4 @@ def test_the_baseline_looks_at_nothing_and_knows_its_longest():
     with pytest.raises(ShapeError, match="there are 8 points; this model tells a number from 1 to 7"):
         model.decoder.start(model.encode(eight.points, eight.lengths), 1)
     with pytest.raises(ValueError, match="5 heads do not divide the width 12"):
-        PointerSettings(width=12, reader=TransformerReader(kind="transformer", heads=5))
+        PointerSettings(width=12, reader=TransformerEncoderSettings(kind="transformer", heads=5))

@@ -203,7 +203,7 @@ def test_coverage_feeds_the_score(name):
     model, batch = translator(name), pairs()
     _, _, step = run(model, batch)
     weights = step.attended["source"].weights
-    assert torch.allclose(step.state.moving["earlier"], weights.sum(1), atol=1e-12)
+    assert torch.allclose(step.state.moving["previous_weights"], weights.sum(1), atol=1e-12)
     last_only = translator(name, coverage=False)
     last_only.load_state_dict(model.state_dict())
     other = run(last_only, batch)[2].attended["source"].weights

@@ -232,8 +232,8 @@ def test_a_translators_objective_leaves_padding_out_B22():
 def test_word_dropout_hides_words_in_training_alone():
     model = translator(word_dropout=0.999)
     ids = torch.randint(2, WORDS, (2, 7))
-    assert torch.equal(model._partly_hidden(ids), ids)
-    hidden = model.train()._partly_hidden(ids)
+    assert torch.equal(model._with_word_dropout(ids), ids)
+    hidden = model.train()._with_word_dropout(ids)
     assert torch.equal(hidden[:, 0], ids[:, 0])
     assert (hidden[:, 1:] == 1).all()
 

@@ -96,12 +96,12 @@ class Growth:
 
     # Views of all layers at once: a step of few products is mostly such calls.
     @cached_property
-    def fresh(self) -> tuple[Tensor, ...]:
+    def new_slots(self) -> tuple[Tensor, ...]:
         """The new slots of each layer's keys and values."""
         return self.buffer.tensor[..., self.end : self.after, :].flatten(1, 2).unbind(1)
 
     @cached_property
-    def seen(self) -> tuple[Tensor, ...]:
+    def all_slots(self) -> tuple[Tensor, ...]:
         """All slots of each layer's keys and values."""
         return self.buffer.tensor[..., self.begin : self.after, :].flatten(1, 2).unbind(1)
 
@@ -119,9 +119,9 @@ class Growth:
     def add(self, layer: int, new: Keys) -> Keys:
         """The layer's keys, the earlier ones before the new."""
         if self.in_place:
-            self.fresh[2 * layer].copy_(new.key)
-            self.fresh[2 * layer + 1].copy_(new.value)
-            return Keys(self.seen[2 * layer], self.seen[2 * layer + 1])
+            self.new_slots[2 * layer].copy_(new.key)
+            self.new_slots[2 * layer + 1].copy_(new.value)
+            return Keys(self.all_slots[2 * layer], self.all_slots[2 * layer + 1])
         self.new.append(torch.stack(new, dim=1))
         old = self.cache.states[:, layer]
         return Keys(torch.cat((old[:, 0], new.key), dim=2), torch.cat((old[:, 1], new.value), dim=2))

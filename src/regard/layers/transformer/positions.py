@@ -12,18 +12,18 @@ from regard.layers.transformer.cache import Cache
 
 
 @dataclass(frozen=True)
-class Places:
+class TokenPositions:
     """The queries are the last of the keys; the slots before them are those of the cache.
 
     Attributes:
-        of_keys: each slot's position, counting real tokens; padding has that of the real token before it, or 0.
+        key_positions: each slot's position, counting real tokens; padding has that of the real token before it, or 0.
         queries: how many are new.
         keep: True where a slot is real; None where all are.
         counted: how many real tokens each row has had.
         documents: which text each belongs to.
     """
 
-    of_keys: Int[Tensor, "#batch keys"]
+    key_positions: Int[Tensor, "#batch keys"]
     queries: int
     keep: Bool[Tensor, "batch keys"] | None
     counted: Int[Tensor, " #batch"]
@@ -35,7 +35,7 @@ class Places:
         keep: Bool[Tensor, "batch positions"] | None,
         cache: Cache | None,
         documents: Int[Tensor, "batch positions"] | None,
-    ) -> "Places":
+    ) -> "TokenPositions":
         """The places of new positions after those of the cache."""
         batch, new = x.shape[:2]
         slots = 0 if cache is None else cache.slots
@@ -45,60 +45,60 @@ class Places:
         counted = x.new_zeros(1, dtype=torch.long) if cache is None else cache.counted
         steps = torch.arange(slots + new, device=x.device)
         if documents is not None:
-            of_keys = _within(documents, keep, steps)
+            key_positions = _within(documents, keep, steps)
         elif keep is None:
             counted = counted + new
-            of_keys = (counted[:1] - (slots + new)).unsqueeze(-1) + steps  # rows without padding are alike
+            key_positions = (counted[:1] - (slots + new)).unsqueeze(-1) + steps  # rows without padding are alike
         else:
             counted = counted + keep[:, slots:].sum(-1)
             gone = counted - keep.sum(-1)  # real tokens that a window has let go
-            of_keys = (gone.unsqueeze(-1) + keep.long().cumsum(-1) - 1).clamp(min=0)
-        return Places(of_keys, new, keep, counted, documents)
+            key_positions = (gone.unsqueeze(-1) + keep.long().cumsum(-1) - 1).clamp(min=0)
+        return TokenPositions(key_positions, new, keep, counted, documents)
 
     @property
-    def of_queries(self) -> Int[Tensor, "#batch queries"]:
+    def query_positions(self) -> Int[Tensor, "#batch queries"]:
         """The positions of those that are new."""
-        return self.of_keys[:, self.of_keys.shape[1] - self.queries :]
+        return self.key_positions[:, self.key_positions.shape[1] - self.queries :]
 
     def shared(self, causal: bool, window: int | None, position: Any, scored: bool) -> AttentionContext:
         """Who may see whom, and what positions do, for all layers."""
-        keys = self.of_keys.shape[1]
+        keys = self.key_positions.shape[1]
         kind = getattr(position, "kind", None)
-        bias = position.bias(self.of_queries, self.of_keys) if kind == "bias" else None
+        bias = position.bias(self.query_positions, self.key_positions) if kind == "bias" else None
         rotation = None
         if kind == "rotate":
-            rotation = position.rotation_at(self.of_queries)
-        positions = (self.of_queries, self.of_keys) if scored else None
+            rotation = position.rotation_at(self.query_positions)
+        positions = (self.query_positions, self.key_positions) if scored else None
         narrow = window is not None and (torch.compiler.is_compiling() or keys > window)
         plain = self.keep is None and self.documents is None and not narrow
         if plain and (not causal or self.queries in (1, keys)):
             return AttentionContext(None, causal and self.queries > 1, bias, rotation, positions)
-        return AttentionContext(self._seen(causal, window if narrow else None), False, bias, rotation, positions)
+        return AttentionContext(self._mask(causal, window if narrow else None), False, bias, rotation, positions)
 
-    def _seen(self, causal: bool, window: int | None) -> Bool[Tensor, "#batch 1 #queries keys"]:
-        keys = self.of_keys.shape[1]
-        steps = torch.arange(keys, device=self.of_keys.device)
-        seen = torch.ones(1, 1, keys, dtype=torch.bool, device=steps.device)
+    def _mask(self, causal: bool, window: int | None) -> Bool[Tensor, "#batch 1 #queries keys"]:
+        keys = self.key_positions.shape[1]
+        steps = torch.arange(keys, device=self.key_positions.device)
+        mask = torch.ones(1, 1, keys, dtype=torch.bool, device=steps.device)
         if causal:
-            seen = steps <= steps[keys - self.queries :, None]
+            mask = steps <= steps[keys - self.queries :, None]
         if window is not None:  # by position, for padding takes no place in it
-            seen = seen & (self.of_keys.unsqueeze(-2) > self.of_queries.unsqueeze(-1) - window)
+            mask = mask & (self.key_positions.unsqueeze(-2) > self.query_positions.unsqueeze(-1) - window)
         if self.documents is not None:
-            seen = seen & (self.documents.unsqueeze(-2) == self.documents.unsqueeze(-1))
+            mask = mask & (self.documents.unsqueeze(-2) == self.documents.unsqueeze(-1))
         if self.keep is not None:
-            seen = seen & self.keep.unsqueeze(-2)
-        return seen.unsqueeze(-3) if seen.ndim == 3 else seen[None, None]
+            mask = mask & self.keep.unsqueeze(-2)
+        return mask.unsqueeze(-3) if mask.ndim == 3 else mask[None, None]
 
     def evicted(self, window: int | None) -> int:
         """How many of the first slots no later position will see; a graph cannot know, and keeps them hidden."""
         if torch.compiler.is_compiling():
             return 0
-        keys = self.of_keys.shape[1]
+        keys = self.key_positions.shape[1]
         if window is None or keys <= window:
             return 0
         if self.keep is None:
             return keys - window
-        live = self.keep & (self.of_keys > self.of_keys[:, -1:] - window)
+        live = self.keep & (self.key_positions > self.key_positions[:, -1:] - window)
         return int(live.any(0).int().argmax()) if bool(live.any()) else keys
 
 

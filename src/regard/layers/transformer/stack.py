@@ -19,8 +19,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.reference import reference_tensor
 from regard.layers.transformer.block import Block
 from regard.layers.transformer.cache import Cache, Growth
-from regard.layers.transformer.positions import Places
-from regard.layers.transformer.step import forget, one_more, steps_of
+from regard.layers.transformer.positions import TokenPositions
+from regard.layers.transformer.step import invalidate, one_more, steps_of
 
 
 class Memory(NamedTuple):
@@ -90,13 +90,13 @@ class Stack(nn.Module):
 
     def start(self, batch: int) -> Cache:
         """Nothing read yet."""
-        forget(self)
+        invalidate(self)
         heads: Any = self.blocks[0].attention
         return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, reference_tensor(heads))
 
     def memory(self, states: Float[Tensor, "batch keys dim"], keep: Bool[Tensor, "batch keys"] | None = None) -> Memory:
         """What the cross-attentions look at, projected once for all steps; padding cannot be seen."""
-        states = _blank(states, keep)
+        states = _zero_padding(states, keep)
         return Memory(tuple(block.across.project(states) for block in self._blocks()), keep)
 
     def forward(
@@ -133,10 +133,10 @@ class Stack(nn.Module):
             steps = steps_of(self, x, cache)
             if steps is not None:
                 return Stacked(*one_more(self, steps, x, cache))
-        places = Places.of(x, keep, cache, documents)
-        x = _blank(x, keep)
+        places = TokenPositions.of(x, keep, cache, documents)
+        x = _zero_padding(x, keep)
         if self.position is not None and self.position.kind == "add":
-            x = self.position.add(x, places.of_queries)
+            x = self.position.add(x, places.query_positions)
         x = self.dropout(x)
         shared = places.shared(self.causal, self.window, self.position, self._scored)
         across = (
@@ -186,6 +186,6 @@ def _adder(growth: Growth | None, layer: int) -> Callable[[Keys], Keys] | None:
     return None if growth is None else lambda keys: growth.add(layer, keys)
 
 
-def _blank(x: Tensor, keep: Tensor | None) -> Tensor:
+def _zero_padding(x: Tensor, keep: Tensor | None) -> Tensor:
     """Padding is 0 from here on, whatever it held: it stays finite, so that a weight of 0 leaves nothing of it."""
     return x if keep is None else torch.where(keep.unsqueeze(-1), x, 0.0)

@@ -31,7 +31,7 @@ from regard.layers.transformer.feed_forward import FeedForward
 _DROPS_NOTHING = Dropout, nn.Dropout, nn.Identity  # while they are not in training
 
 
-class _Made:
+class _CachedSteps:
     """Steps, None where there are none, and what they were made of.
 
     Args:
@@ -71,38 +71,38 @@ class _Made:
         return any(map(itemgetter("training"), self._vars))
 
 
-# Of each stack and model, while it lives. `forget` when its settings may have changed.
-_made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
+# Of each stack and model, while it lives. `invalidate` when its settings may have changed.
+_cached: WeakKeyDictionary[nn.Module, _CachedSteps] = WeakKeyDictionary()
 
 
-def forget(top: nn.Module) -> None:
+def invalidate(top: nn.Module) -> None:
     """Look at the parts of a stack, or of a model around one, anew before its next step."""
-    _made.pop(top, None)
+    _cached.pop(top, None)
 
 
-class _Settled(threading.local):
+class _Assumed(threading.local):
     """The model whose steps a loop makes in this thread, if one does, and what was found of it."""
 
     top: nn.Module | None = None
     steps: Steps | None = None
 
 
-_settled = _Settled()
+_assumed = _Assumed()
 
 
 @contextmanager
-def settled(top: Any) -> Iterator[None]:
+def assume_unmodified(top: Any) -> Iterator[None]:
     """Nobody changes this model between steps that are made in here: its parts are looked at once, not before each.
 
     A step in one call runs nothing of anybody's that could change something, and a model with hooks has no such step.
     """
-    before = _settled.top, _settled.steps
+    before = _assumed.top, _assumed.steps
     # A step that somebody put in the place of the model's own may do anything in between.
-    _settled.top, _settled.steps = None if "step" in getattr(top, "__dict__", {}) else top, None
+    _assumed.top, _assumed.steps = None if "step" in getattr(top, "__dict__", {}) else top, None
     try:
         yield
     finally:
-        _settled.top, _settled.steps = before
+        _assumed.top, _assumed.steps = before
 
 
 def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
@@ -130,11 +130,11 @@ def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None
     """
     if cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None
-    steps = _settled.steps if top is _settled.top else None
+    steps = _assumed.steps if top is _assumed.top else None
     if steps is None and not (steps := _now(top, stack, make)):
         return None
-    if top is _settled.top:
-        _settled.steps = steps
+    if top is _assumed.top:
+        _assumed.steps = steps
     return steps if steps.takes(cache.states) else None
 
 
@@ -143,19 +143,19 @@ def _now(top: Any, stack: Any, make: Callable[[Any], Steps | None]) -> Steps | N
         return None
     if torch.is_autocast_enabled("cpu") or transformed():
         return None
-    made = _made.get(top)
+    made = _cached.get(top)
     if made is None or not made.current:
-        made = _made[top] = _Made(top, make(top))
+        made = _cached[top] = _CachedSteps(top, make(top))
     return None if made.training else made.steps
 
 
-def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "Looks"]:
+def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "LayerAttention"]:
     """What the stack makes of one position, the longer cache, and where each layer looked; no slot is padding."""
     if stack.position is not None and stack.position.kind == "add":
         x = stack.position.add(x, cache.counted.unsqueeze(-1))
     after, bias = cache.one_more(), bias_of(stack, cache)
     output, shown = steps.step(x, after.states, bias)
-    return output, after, Looks(stack, shown, after, bias)
+    return output, after, LayerAttention(stack, shown, after, bias)
 
 
 def bias_of(stack: Any, cache: Cache) -> Tensor | None:
@@ -167,7 +167,7 @@ def bias_of(stack: Any, cache: Cache) -> Tensor | None:
     return bias
 
 
-class Looks(Mapping[str, Attended]):
+class LayerAttention(Mapping[str, Attended]):
     """Where each layer looked in one step, "self 0", "self 1", …: made when somebody asks, for hardly anybody does.
 
     Args:

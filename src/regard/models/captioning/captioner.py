@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.attention.attend import attend
 from regard.attention.attended import Attended
 from regard.attention.parts.score import score
-from regard.layers.decoder import State, Step, joined
+from regard.layers.decoder import State, Step, concatenated
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Recurrence
 from regard.models.captioning.picture_encoder import Grid, make_encoder
@@ -101,17 +101,17 @@ class CaptionDecoder(nn.Module):
         carried, hiddens, contexts, looks = state.moving["carried"], [], [], []
         for one in embedded.split(1, dim=1):
             before = carried[0]  # h_{t−1}; one layer is one position
-            attended, context = self._look(state.fixed, before, expected)
+            attended, context = self._attend(state.fixed, before, expected)
             hidden, carried = self.recurrence(torch.cat([one, context], dim=-1), carried)
             hiddens.append(hidden)
             contexts.append(context)
             looks.append(attended)
         deep = embedded + self.from_state(self.dropout(torch.cat(hiddens, 1)))
         logits = self.output(self.dropout(torch.tanh(deep + self.from_context(torch.cat(contexts, 1)))))
-        looked = joined(looks)
+        looked = concatenated(looks)
         return Step(logits, State(state.fixed, {"carried": carried}), {} if looked is None else {PICTURE: looked})
 
-    def _look(
+    def _attend(
         self, fixed: dict[str, Any], before: Tensor, expected: Tensor | None
     ) -> tuple[Attended, Float[Tensor, "batch 1 annotation"]]:
         annotations = fixed["annotations"]

@@ -21,7 +21,7 @@ from regard.attention.attended import Attended
 from regard.attention.parts.score import Cosine
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.memory.computer import Layout, computer
-from regard.layers.controller import Controller, cell_and_orders, in_advance
+from regard.layers.controller import Controller, cell_and_interface, project_inputs
 from regard.layers.dynamic_memory import (
     allocation,
     along,
@@ -36,7 +36,7 @@ from regard.layers.dynamic_memory import (
 )
 from regard.layers.recurrent import Weights
 from regard.layers.reference import reference_tensor
-from regard.layers.sequence import Look, StepOutput
+from regard.layers.sequence import HookPoint, StepOutput
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 from regard.models.memory.settings import DNCSettings
 
@@ -99,7 +99,7 @@ class DifferentiableNeuralComputer(nn.Module):
         self.interface = nn.Linear(settings.width, sum(self.layout.widths))  # ξ = W_ξ h
         self.readout = nn.Linear(settings.width + read, outputs)  # y = W_y h + W_r [r¹; …; rᴿ]
         names = ["write 0", *(f"read {number}" for number in range(settings.read_heads))]
-        self.heads = nn.ModuleDict({name: Look() for name in names})
+        self.heads = nn.ModuleDict({name: HookPoint() for name in names})
 
     def start(self, batch: int) -> DNCState:
         """Nothing read, nothing written: zeros."""
@@ -124,34 +124,34 @@ class DifferentiableNeuralComputer(nn.Module):
         """
         check_step(inputs, self.inputs, state.memory.shape[0])
         hidden, controller = self.controller(torch.cat([inputs, state.contexts.flatten(1)], dim=-1), state.controller)
-        told = told_by(self.layout, self.interface(hidden))
+        interface = split_interface(self.layout, self.interface(hidden))
 
         # Dynamic memory allocation: what readers set free, then what is in use, then where there is room.
-        usage = used(state.usage, state.write, retention(told.free_gates, state.read))
+        usage = used(state.usage, state.write, retention(interface.free_gates, state.read))
         wrote = attend(
-            told.write_key,
+            interface.write_key,
             state.memory,
-            score=Cosine(told.write_strength),  # c^w = C(M[t−1], k^w, β^w)
-            refocus=write_weighting(allocation(usage), told.allocation_gate, told.write_gate),
+            score=Cosine(interface.write_strength),  # c^w = C(M[t−1], k^w, β^w)
+            refocus=write_weighting(allocation(usage), interface.allocation_gate, interface.write_gate),
         )
         write = wrote.weights.squeeze(1)
-        memory = written(state.memory, write, told.erase, told.add)
+        memory = written(state.memory, write, interface.erase, interface.add)
 
         # Temporal links: which slot was written after which.
         link = linked(state.link, state.precedence, write)
         forward, backward = along(link, state.read)
-        looked = attend(
-            told.read_keys,
+        attended = attend(
+            interface.read_keys,
             memory,
             memory,  # r = Mᵀ w
-            score=Cosine(told.read_strengths),  # c^r = C(M[t], k^r, β^r)
-            refocus=read_weighting(forward, backward, told.read_modes),
+            score=Cosine(interface.read_strengths),  # c^r = C(M[t], k^r, β^r)
+            refocus=read_weighting(forward, backward, interface.read_modes),
         )
-        read, contexts = looked.weights, looked.context
+        read, contexts = attended.weights, attended.context
         assert contexts is not None
         after = DNCState(controller, memory, usage, link, preceding(state.precedence, write), write, read, contexts)
         output = self.readout(torch.cat([hidden, contexts.flatten(1)], dim=-1))
-        return StepOutput(output, after, self._looks(wrote.weights, read, contexts))
+        return StepOutput(output, after, self._record(wrote.weights, read, contexts))
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences, by gradients written out where they serve (`kernels/memory/computer.py`), else step by step.
@@ -161,31 +161,31 @@ class DifferentiableNeuralComputer(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         plain = all(inputs.shape[:2]) and is_unmodified(self, DifferentiableNeuralComputer, methods=("start", "step"))
-        weights = cell_and_orders(inputs, self.controller, self.interface, self.readout) if plain else None
+        weights = cell_and_interface(inputs, self.controller, self.interface, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         return self._fast(inputs, *weights)
 
-    def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
-        projected, recurrent = in_advance(cell, inputs)
-        hidden, contexts, read, write = computer(self.layout, projected, recurrent, *told)
+    def _fast(self, inputs: Tensor, cell: Weights, interface: tuple[Tensor, ...]) -> Tensor:
+        projected, recurrent = project_inputs(cell, inputs)
+        hidden, contexts, read, write = computer(self.layout, projected, recurrent, *interface)
         # For the record, all steps of a head are the queries of one look.
         apart = contexts.unflatten(-1, (self.settings.read_heads, -1)).transpose(0, 1)
-        self._looks(write.transpose(0, 1), read.permute(1, 2, 0, 3), apart.transpose(1, 2), steps=True)
+        self._record(write.transpose(0, 1), read.permute(1, 2, 0, 3), apart.transpose(1, 2), steps=True)
         return self.readout(torch.cat([hidden, contexts], dim=-1)).transpose(0, 1)
 
-    def _looks(self, write: Tensor, read: Tensor, contexts: Tensor, steps: bool = False) -> dict[str, Attended]:
+    def _record(self, write: Tensor, read: Tensor, contexts: Tensor, steps: bool = False) -> dict[str, Attended]:
         """Each head's attention under its name: of one step, (batch, 1, slots), or of all, (batch, steps, slots)."""
         each = [Attended(None, weights=write)]
         for head in range(self.settings.read_heads):
             one = head if steps else slice(head, head + 1)
             each.append(Attended(contexts[:, one], weights=read[:, one]))
-        return {name: look(attended) for (name, look), attended in zip(self.heads.items(), each, strict=True)}
+        return {name: point(attended) for (name, point), attended in zip(self.heads.items(), each, strict=True)}
 
 
-def told_by(layout: Layout, said: Float[Tensor, "batch parts"]) -> Interface:
+def split_interface(layout: Layout, raw: Float[Tensor, "batch parts"]) -> Interface:
     """ξ taken apart: gates and what is erased through σ, strengths through oneplus, read modes through softmax."""
-    plain, gates, strengths, modes = said.split(layout.widths, dim=-1)
+    plain, gates, strengths, modes = raw.split(layout.widths, dim=-1)
     read_keys, write_key, add = plain.split(layout.plain, dim=-1)
     erase, free, allocation_gate, write_gate = torch.sigmoid(gates).split(layout.gates, dim=-1)
     read_strengths, write_strength = oneplus(strengths).split(layout.strengths, dim=-1)

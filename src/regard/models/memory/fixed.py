@@ -21,7 +21,7 @@ from regard.models.memory.sequences import by_steps, check_sequences, check_step
 from regard.models.memory.settings import FixedSettings
 
 
-class Halves(NamedTuple):
+class FixedState(NamedTuple):
     """The state between two steps.
 
     Attributes:
@@ -56,12 +56,12 @@ class FixedContext(nn.Module):
         self.decoder = Recurrence("lstm", inputs + settings.width, settings.width)
         self.readout = nn.Linear(settings.width, outputs)
 
-    def start(self, batch: int) -> Halves:
+    def start(self, batch: int) -> FixedState:
         """Nothing read, nothing asked."""
         zeros = reference_tensor(self.encoder).new_zeros(batch, 1, self.settings.width)
-        return Halves((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
+        return FixedState((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
 
-    def step(self, state: Halves, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
+    def step(self, state: FixedState, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step: the encoder's up to the question, the decoder's from it on.
 
         Raises:
@@ -74,7 +74,7 @@ class FixedContext(nn.Module):
         given = torch.cat([inputs, reading[0].squeeze(1)], dim=-1)
         _, answered = self.decoder(given.unsqueeze(1), state.answering)
         answering = _where(asked, answered, state.answering)
-        return StepOutput(self.readout(answering[0].squeeze(1)), Halves(reading, answering, asked), {})
+        return StepOutput(self.readout(answering[0].squeeze(1)), FixedState(reading, answering, asked), {})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: the encoder over all of them at once, then the decoder from the first question on.
@@ -102,8 +102,8 @@ class FixedContext(nn.Module):
         given = torch.cat([moved, context.unsqueeze(1).expand(-1, time, -1)], dim=-1)
         answers, _ = self.decoder(given[:, : int(asked.sum(1).max())], state.answering)
         back = torch.arange(time, device=inputs.device) - lengths.unsqueeze(1)
-        said = _taken(answers, back.clamp(min=0, max=max(answers.shape[1] - 1, 0))) if answers.shape[1] else states
-        outputs: Tensor = self.readout(torch.where(asked.unsqueeze(-1), said, 0.0))
+        decoded = _taken(answers, back.clamp(min=0, max=max(answers.shape[1] - 1, 0))) if answers.shape[1] else states
+        outputs: Tensor = self.readout(torch.where(asked.unsqueeze(-1), decoded, 0.0))
         return outputs
 
 

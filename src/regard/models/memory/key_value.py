@@ -23,7 +23,7 @@ from regard.models.memory.sequences import by_steps, check_sequences, check_step
 from regard.models.memory.settings import KeyValueSettings
 
 
-class Past(NamedTuple):
+class KeyValueState(NamedTuple):
     """The state between two steps.
 
     Attributes:
@@ -54,13 +54,13 @@ class KeyValue(nn.Module):
         self.join = nn.Linear(2 * width, width)
         self.readout = nn.Linear(width, outputs)
 
-    def start(self, batch: int) -> Past:
+    def start(self, batch: int) -> KeyValueState:
         """Nothing read."""
         new = reference_tensor(self.recurrence).new_zeros
         state, none = new(batch, 1, 2 * self.settings.width), new(batch, 0, self.settings.width)
-        return Past((state, state), none, none)
+        return KeyValueState((state, state), none, none)
 
-    def step(self, state: Past, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
+    def step(self, state: KeyValueState, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step; the first has no past and reads exactly 0.
 
         Raises:
@@ -70,8 +70,8 @@ class KeyValue(nn.Module):
         hidden, carried = self.recurrence(inputs.unsqueeze(1), state.carried)
         key, value = hidden.chunk(2, -1)
         attended = self.attention(key, state.keys, state.values)
-        after = Past(carried, torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1))
-        return StepOutput(self._said(attended.context, value).squeeze(1), after, {"past": attended})
+        after = KeyValueState(carried, torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1))
+        return StepOutput(self._output(attended.context, value).squeeze(1), after, {"past": attended})
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences: one call of the LSTM, one of the attention over all steps.
@@ -88,9 +88,9 @@ class KeyValue(nn.Module):
         hidden, _ = self.recurrence(inputs, state.carried)
         keys, values = hidden.chunk(2, -1)
         attended = self.attention(keys, keys, values, mask=_strictly_past)
-        return self._said(attended.context, values)
+        return self._output(attended.context, values)
 
-    def _said(self, context: Tensor | None, value: Tensor) -> Tensor:
+    def _output(self, context: Tensor | None, value: Tensor) -> Tensor:
         assert context is not None
         outputs: Tensor = self.readout(torch.tanh(self.join(torch.cat([context, value], -1))))
         return outputs

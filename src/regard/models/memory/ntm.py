@@ -18,15 +18,15 @@ from regard.attention.parts.refocus import interpolate, sharpen, shift
 from regard.attention.parts.score import score
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.memory.turing import Layout, machine
-from regard.layers.controller import Controller, cell_and_orders, in_advance
+from regard.layers.controller import Controller, cell_and_interface, project_inputs
 from regard.layers.recurrent import Carried, Weights
 from regard.layers.reference import reference_tensor
-from regard.layers.sequence import Look, StepOutput
+from regard.layers.sequence import HookPoint, StepOutput
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
 from regard.models.memory.settings import NTMSettings
 
 
-class Machine(NamedTuple):
+class NTMState(NamedTuple):
     """The state of the machine between two steps.
 
     Attributes:
@@ -42,7 +42,7 @@ class Machine(NamedTuple):
     reads: Float[Tensor, "batch reads slot_dim"]
 
 
-class Orders(NamedTuple):
+class HeadParameters(NamedTuple):
     """What the controller tells the heads at one step (Graves 2014, sections 3.1 to 3.3).
 
     Attributes:
@@ -64,13 +64,13 @@ class Orders(NamedTuple):
     add: Float[Tensor, "batch writes slot_dim"]
 
 
-def orders(layout: Layout, said: Float[Tensor, "batch orders"]) -> Orders:
+def head_parameters(layout: Layout, raw: Float[Tensor, "batch parameters"]) -> HeadParameters:
     """The controller's words squashed to what each may be."""
     heads, writes, dim = layout.heads, layout.writes, layout.slot_dim
-    free, shares, positive, shifts = said.split(layout.widths, dim=-1)
+    free, shares, positive, shifts = raw.split(layout.widths, dim=-1)
     vectors = free.tanh().unflatten(-1, (heads + writes, dim))
     shares, positive = shares.sigmoid(), nn.functional.softplus(positive)
-    return Orders(
+    return HeadParameters(
         key=vectors[:, :heads],
         strength=positive[:, :heads],
         gate=shares[:, writes * dim :],
@@ -107,21 +107,21 @@ class NeuralTuringMachine(nn.Module):
             *(f"read {number}" for number in range(settings.read_heads)),
             *(f"write {number}" for number in range(settings.write_heads)),
         ]
-        self.heads = nn.ModuleDict({name: Look() for name in self.names})
+        self.heads = nn.ModuleDict({name: HookPoint() for name in self.names})
 
-    def start(self, batch: int) -> Machine:
+    def start(self, batch: int) -> NTMState:
         """The memory holds one small constant (Collier & Beel 2018); all heads stand at slot 0."""
         layout, weight = self.layout, reference_tensor(self)
         weights = weight.new_zeros(batch, layout.heads, layout.slots)
         weights[..., 0] = 1
-        return Machine(
+        return NTMState(
             controller=self.controller.start(batch),
             memory=weight.new_full((batch, layout.slots, layout.slot_dim), self.settings.memory),
             weights=weights,
             reads=weight.new_zeros(batch, layout.reads, layout.slot_dim),
         )
 
-    def step(self, state: Machine, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
+    def step(self, state: NTMState, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One time step: the controller speaks, the heads move, the memory is read, erased, and added to.
 
         Raises:
@@ -129,33 +129,33 @@ class NeuralTuringMachine(nn.Module):
         """
         check_step(inputs, self.inputs, state.memory.shape[0])
         hidden, controller = self.controller(torch.cat([inputs, state.reads.flatten(1)], dim=-1), state.controller)
-        told = orders(self.layout, self.orders(hidden))
+        head = head_parameters(self.layout, self.orders(hidden))
         # All heads in one call, (batch, heads, 1 query, …) against one memory.
         memory = state.memory.unsqueeze(1)
         attended = attend(
-            told.key.unsqueeze(2),
+            head.key.unsqueeze(2),
             memory,
             memory,  # (2) r = Σ w(i) M(i)
-            score=score("cosine", strength=told.strength.unsqueeze(2)),  # (5), (6) softmax(β K[k, M(i)])
+            score=score("cosine", strength=head.strength.unsqueeze(2)),  # (5), (6) softmax(β K[k, M(i)])
             refocus=[
-                interpolate(state.weights.unsqueeze(2), told.gate.unsqueeze(2)),  # (7) g w_c + (1 − g) w[t−1]
-                shift(told.shift.unsqueeze(2)),  # (8) Σ w_g(j) s(i − j)
-                sharpen(told.exponent.unsqueeze(2)),  # (9) w̃(i)^γ / Σ w̃(j)^γ
+                interpolate(state.weights.unsqueeze(2), head.gate.unsqueeze(2)),  # (7) g w_c + (1 − g) w[t−1]
+                shift(head.shift.unsqueeze(2)),  # (8) Σ w_g(j) s(i − j)
+                sharpen(head.exponent.unsqueeze(2)),  # (9) w̃(i)^γ / Σ w̃(j)^γ
             ],
         )
         context, weights = attended.context, attended.weights
         assert context is not None
         reads = context[:, : self.layout.reads].squeeze(2)
         writing = weights[:, self.layout.reads :].transpose(-2, -1)  # (batch, writes, slots, 1)
-        kept = (1 - writing * told.erase.unsqueeze(2)).prod(dim=1)  # (3) M[t−1] (1 − w e), of all heads
-        added = (writing * told.add.unsqueeze(2)).sum(dim=1)  # (4) + w a
+        kept = (1 - writing * head.erase.unsqueeze(2)).prod(dim=1)  # (3) M[t−1] (1 − w e), of all heads
+        added = (writing * head.add.unsqueeze(2)).sum(dim=1)  # (4) + w a
         output = self.readout(torch.cat([hidden, reads.flatten(1)], dim=-1))
-        after = Machine(controller, state.memory * kept + added, weights.squeeze(2), reads)
-        looks = {
-            name: look(Attended(context[:, head] if head < self.layout.reads else None, weights=weights[:, head]))
-            for head, (name, look) in enumerate(self.heads.items())
+        after = NTMState(controller, state.memory * kept + added, weights.squeeze(2), reads)
+        attended_by_head = {
+            name: point(Attended(context[:, at] if at < self.layout.reads else None, weights=weights[:, at]))
+            for at, (name, point) in enumerate(self.heads.items())
         }
-        return StepOutput(output, after, looks)
+        return StepOutput(output, after, attended_by_head)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """Whole sequences, by gradients written out where they serve (`kernels/memory/turing.py`), else step by step.
@@ -165,19 +165,19 @@ class NeuralTuringMachine(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         plain = all(inputs.shape[:2]) and is_unmodified(self, NeuralTuringMachine, methods=("start", "step"))
-        weights = cell_and_orders(inputs, self.controller, self.orders, self.readout) if plain else None
+        weights = cell_and_interface(inputs, self.controller, self.orders, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         return self._fast(inputs, *weights)
 
-    def _fast(self, inputs: Tensor, cell: Weights, told: tuple[Tensor, ...]) -> Tensor:
+    def _fast(self, inputs: Tensor, cell: Weights, interface: tuple[Tensor, ...]) -> Tensor:
         state = self.start(inputs.shape[0])
-        projected, recurrent = in_advance(cell, inputs)
-        weight, bias = told
+        projected, recurrent = project_inputs(cell, inputs)
+        weight, bias = interface
         hidden, reads, weights = machine(self.layout, projected, recurrent, weight, bias, state.memory, state.weights)
-        for head, look in enumerate(self.heads.values()):
+        for head, point in enumerate(self.heads.values()):
             context = None
             if head < self.layout.reads:
                 context = reads.unflatten(-1, (self.layout.reads, -1))[:, :, head].transpose(0, 1)
-            look(Attended(context, weights=weights[:, :, head].transpose(0, 1)))
+            point(Attended(context, weights=weights[:, :, head].transpose(0, 1)))
         return self.readout(torch.cat([hidden, reads], dim=-1)).transpose(0, 1)

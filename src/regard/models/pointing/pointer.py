@@ -19,7 +19,7 @@ from regard.attention.parts.score import score
 from regard.errors import ShapeError
 from regard.layers.decoder import State, Step
 from regard.layers.recurrent import Recurrence
-from regard.models.pointing.readers import make_reader
+from regard.models.pointing.readers import make_encoder
 from regard.models.pointing.rules import Rule, Sets, rule_of
 from regard.models.pointing.settings import PointerSettings
 
@@ -41,7 +41,7 @@ class Memory(NamedTuple):
     sets: Sets
 
 
-class Pointed(nn.Module):
+class PointerHead(nn.Module):
     """The pointer: `log p(choice) = log_softmax_j vᵀ tanh(W_1 e_j + W_2 d_i)` over the choices that are open."""
 
     alignment: str | None = POINTER
@@ -61,7 +61,7 @@ class Pointed(nn.Module):
         return attended.log_weights, {POINTER: attended}
 
 
-class Listed(nn.Module):
+class SoftmaxHead(nn.Module):
     """The baseline: a number from a list of fixed length, told from the decoder's state alone (Sutskever 2014)."""
 
     alignment: str | None = None
@@ -96,7 +96,7 @@ class PointerDecoder(nn.Module):
         readout: what makes log-probabilities of the state.
     """
 
-    def __init__(self, width: int, rule: Rule, readout: Pointed | Listed) -> None:
+    def __init__(self, width: int, rule: Rule, readout: PointerHead | SoftmaxHead) -> None:
         super().__init__()
         self.rule, self.width, self.readout = rule, width, readout
         self.alignment = readout.alignment
@@ -109,18 +109,18 @@ class PointerDecoder(nn.Module):
         first, second = (to(memory.summary).unsqueeze(1) for to in self.bridge)
         inputs = torch.cat([self.begin.expand(len(memory.items), 1, -1), memory.items[:, 1:]], dim=1)
         fixed = {"prepared": self.readout.prepare(memory.items), "inputs": inputs, "sets": memory.sets}
-        return State(fixed, {"carried": (torch.tanh(first), second), "told": self.rule.start(memory.sets)})
+        return State(fixed, {"carried": (torch.tanh(first), second), "rule": self.rule.start(memory.sets)})
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
         """Take n choices as made; all of them are one call of the LSTM and one look."""
-        fixed, told, open = state.fixed, state.moving["told"], []
+        fixed, progress, open = state.fixed, state.moving["rule"], []
         for choice in inputs.unbind(1):
-            told = self.rule.after(fixed["sets"], told, choice)
-            open.append(self.rule.open(fixed["sets"], told))
+            progress = self.rule.after(fixed["sets"], progress, choice)
+            open.append(self.rule.open(fixed["sets"], progress))
         chosen = fixed["inputs"].gather(1, inputs[..., None].expand(-1, -1, self.width))
         hidden, carried = self.recurrence(chosen, state.moving["carried"])
         logits, attended = self.readout(hidden, fixed["prepared"], torch.stack(open, dim=1))
-        return Step(logits, State(fixed, {"carried": carried, "told": told}), attended)
+        return Step(logits, State(fixed, {"carried": carried, "rule": progress}), attended)
 
 
 class PointerNetwork(nn.Module):
@@ -137,9 +137,9 @@ class PointerNetwork(nn.Module):
         super().__init__()
         width = settings.width
         self.embedding = nn.Linear(axes, width)
-        self.reader = make_reader(settings.reader, width)
+        self.reader = make_encoder(settings.reader, width)
         self.end = nn.Parameter(torch.randn(width) * width**-0.5)
-        readout = Pointed(width) if settings.kind == "pointer" else Listed(width, longest)
+        readout = PointerHead(width) if settings.kind == "pointer" else SoftmaxHead(width, longest)
         self.decoder = PointerDecoder(width, rule_of(rule), readout)
 
     def encode(self, points: Float[Tensor, "batch points axes"], lengths: Int[Tensor, " batch"]) -> Memory:

@@ -12,18 +12,18 @@ from regard.layers.recurrent import Recurrence
 from regard.layers.transformer.block import Block
 from regard.layers.transformer.feed_forward import FeedForward
 from regard.layers.transformer.stack import Stack
-from regard.models.pointing.settings import LSTMReader, TransformerReader
+from regard.models.pointing.settings import LSTMEncoderSettings, TransformerEncoderSettings
 
-Read = tuple[Float[Tensor, "batch points width"], Float[Tensor, "batch width"]]
+Encoded = tuple[Float[Tensor, "batch points width"], Float[Tensor, "batch width"]]
 
 
-class LSTMEncoder(nn.Module):
+class LSTMSetEncoder(nn.Module):
     """An LSTM from the first point to the last; the set's vector is that of its last point.
 
     Padding lies behind the points, where an LSTM that reads forwards has not been yet.
     """
 
-    def __init__(self, settings: LSTMReader, width: int) -> None:
+    def __init__(self, settings: LSTMEncoderSettings, width: int) -> None:
         super().__init__()
         self.recurrence = Recurrence("lstm", width, width, settings.layers)
 
@@ -32,17 +32,17 @@ class LSTMEncoder(nn.Module):
         inputs: Float[Tensor, "batch points width"],
         lengths: Int[Tensor, " batch"],
         real: Bool[Tensor, "batch points"],
-    ) -> Read:
+    ) -> Encoded:
         nothing = inputs.new_zeros(len(inputs), self.recurrence.layers, inputs.shape[-1])
         hidden, _ = self.recurrence(inputs, (nothing, nothing))
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, 1, hidden.shape[-1])
         return hidden, hidden.gather(1, last).squeeze(1)
 
 
-class TransformerEncoder(nn.Module):
+class TransformerSetEncoder(nn.Module):
     """Points that look at each other, pre-norm and without positions; the set's vector is the mean of its points'."""
 
-    def __init__(self, settings: TransformerReader, width: int) -> None:
+    def __init__(self, settings: TransformerEncoderSettings, width: int) -> None:
         super().__init__()
         norm = partial(nn.LayerNorm, width)
         blocks = [
@@ -56,12 +56,14 @@ class TransformerEncoder(nn.Module):
         inputs: Float[Tensor, "batch points width"],
         lengths: Int[Tensor, " batch"],
         real: Bool[Tensor, "batch points"],
-    ) -> Read:
+    ) -> Encoded:
         output = self.stack(inputs, keep=None if bool(real.all()) else real).output
         output = torch.where(real[..., None], output, 0)
         return output, output.sum(1) / lengths[:, None]
 
 
-def make_reader(settings: LSTMReader | TransformerReader, width: int) -> Any:
+def make_encoder(settings: LSTMEncoderSettings | TransformerEncoderSettings, width: int) -> Any:
     """The reader that the settings name."""
-    return LSTMEncoder(settings, width) if isinstance(settings, LSTMReader) else TransformerEncoder(settings, width)
+    if isinstance(settings, LSTMEncoderSettings):
+        return LSTMSetEncoder(settings, width)
+    return TransformerSetEncoder(settings, width)

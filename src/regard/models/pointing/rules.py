@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.errors import ConfigError, nearest
 
-Told = dict[str, Tensor]
+RuleState = dict[str, Tensor]
 """What a rule remembers of an answer so far: tensors, batch first."""
 
 
@@ -44,15 +44,15 @@ class Sets(NamedTuple):
 class Rule(Protocol):
     """Three functions without a state of their own."""
 
-    def start(self, sets: Sets) -> Told:
+    def start(self, sets: Sets) -> RuleState:
         """Before the first choice."""
         ...
 
-    def after(self, sets: Sets, told: Told, choice: Int[Tensor, " batch"]) -> Told:
+    def after(self, sets: Sets, state: RuleState, choice: Int[Tensor, " batch"]) -> RuleState:
         """After a choice; 0, which begins and ends an answer, changes nothing."""
         ...
 
-    def open(self, sets: Sets, told: Told) -> Bool[Tensor, "batch choices"]:
+    def open(self, sets: Sets, state: RuleState) -> Bool[Tensor, "batch choices"]:
         """Which choices may come next."""
         ...
 
@@ -67,15 +67,15 @@ class AtMostOnce:
     def __init__(self, least: int) -> None:
         self.least = least
 
-    def start(self, sets: Sets) -> Told:
+    def start(self, sets: Sets) -> RuleState:
         return {"left": sets.real}
 
-    def after(self, sets: Sets, told: Told, choice: Int[Tensor, " batch"]) -> Told:
-        return {"left": told["left"].scatter(1, choice[:, None], False)}
+    def after(self, sets: Sets, state: RuleState, choice: Int[Tensor, " batch"]) -> RuleState:
+        return {"left": state["left"].scatter(1, choice[:, None], False)}
 
-    def open(self, sets: Sets, told: Told) -> Bool[Tensor, "batch choices"]:
-        chosen = (sets.real & ~told["left"]).sum(1)
-        return _with_end(told["left"], (chosen >= self.least) | ~told["left"].any(1))
+    def open(self, sets: Sets, state: RuleState) -> Bool[Tensor, "batch choices"]:
+        chosen = (sets.real & ~state["left"]).sum(1)
+        return _with_end(state["left"], (chosen >= self.least) | ~state["left"].any(1))
 
 
 class EachOnce(AtMostOnce):
@@ -92,23 +92,23 @@ class Triangles:
     triangulation of n points can have (Euler); after them only the end is open, so that no answer is cut in a triangle.
     """
 
-    def start(self, sets: Sets) -> Told:
+    def start(self, sets: Sets) -> RuleState:
         corners = torch.zeros(len(sets.real), dtype=torch.long, device=sets.real.device)
         none = corners.new_full((len(corners), 3), -1)
         return {"corners": corners, "now": none, "before": none}
 
-    def after(self, sets: Sets, told: Told, choice: Int[Tensor, " batch"]) -> Told:
+    def after(self, sets: Sets, state: RuleState, choice: Int[Tensor, " batch"]) -> RuleState:
         chosen = choice > 0
-        place = torch.arange(3, device=choice.device) == (told["corners"] % 3)[:, None]
-        now = torch.where(place & chosen[:, None], sets.rank.gather(1, choice[:, None]), told["now"])
-        corners = told["corners"] + chosen
+        place = torch.arange(3, device=choice.device) == (state["corners"] % 3)[:, None]
+        now = torch.where(place & chosen[:, None], sets.rank.gather(1, choice[:, None]), state["now"])
+        corners = state["corners"] + chosen
         whole = (chosen & (corners % 3 == 0))[:, None]
-        return {"corners": corners, "now": now, "before": torch.where(whole, now, told["before"])}
+        return {"corners": corners, "now": now, "before": torch.where(whole, now, state["before"])}
 
-    def open(self, sets: Sets, told: Told) -> Bool[Tensor, "batch choices"]:
-        place, count = told["corners"] % 3, sets.real.sum(1)
+    def open(self, sets: Sets, state: RuleState) -> Bool[Tensor, "batch choices"]:
+        place, count = state["corners"] % 3, sets.real.sum(1)
         (first, second, _), (first_before, second_before, third_before) = (
-            told[name].unbind(1) for name in ("now", "before")
+            state[name].unbind(1) for name in ("now", "before")
         )
         # The least rank that each corner may have: right of the one before, and behind the triangle before.
         same = first == first_before
@@ -124,8 +124,8 @@ class Triangles:
         ).gather(1, place[:, None])
         # As many points further right must be left as the triangle still needs.
         free = sets.real & (sets.rank >= least) & (sets.rank < (count - 2 + place)[:, None])
-        free = free & (told["corners"] < 3 * (2 * count - 5))[:, None]
-        return _with_end(free, (place == 0) & ((told["corners"] > 0) | (count < 3)))
+        free = free & (state["corners"] < 3 * (2 * count - 5))[:, None]
+        return _with_end(free, (place == 0) & ((state["corners"] > 0) | (count < 3)))
 
 
 RULES: dict[str, Rule] = {"each_once": EachOnce(), "at_most_once": AtMostOnce(3), "triangles": Triangles()}

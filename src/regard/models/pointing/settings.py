@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class LSTMReader(BaseModel):
+class LSTMEncoderSettings(BaseModel):
     """An LSTM that reads the points one by one, as in the paper."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -14,7 +14,7 @@ class LSTMReader(BaseModel):
     layers: int = Field(default=1, ge=1, description="LSTMs one upon the other.")
 
 
-class TransformerReader(BaseModel):
+class TransformerEncoderSettings(BaseModel):
     """Points that look at each other, without positions: their order is no matter."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,12 +35,12 @@ class PointerSettings(BaseModel):
         "number from a list of fixed length and looks at nothing (the baseline).",
     )
     width: int = Field(default=128, ge=1, description="Width of all vectors.")
-    reader: Annotated[LSTMReader | TransformerReader, Field(discriminator="kind")] = Field(
-        default=LSTMReader(kind="lstm"), description="What reads the points."
+    reader: Annotated[LSTMEncoderSettings | TransformerEncoderSettings, Field(discriminator="kind")] = Field(
+        default=LSTMEncoderSettings(kind="lstm"), description="What reads the points."
     )
 
     @model_validator(mode="after")
     def _dividing(self) -> "PointerSettings":
-        if isinstance(self.reader, TransformerReader) and self.width % self.reader.heads:
+        if isinstance(self.reader, TransformerEncoderSettings) and self.width % self.reader.heads:
             raise ValueError(f"{self.reader.heads} heads do not divide the width {self.width}")
         return self

@@ -38,7 +38,7 @@ NOTHING = 0
 
 
 @runtime_checkable
-class Asked(Protocol):
+class Questions(Protocol):
     """What is read: `data.question_batches.QuestionBatch` has it."""
 
     @property
@@ -63,7 +63,7 @@ class Asked(Protocol):
     def is_answer(self) -> Tensor: ...
 
 
-class Read(NamedTuple):
+class EncodedText(NamedTuple):
     """A text that was read for a question.
 
     Attributes:
@@ -133,7 +133,7 @@ class SpanReader(nn.Module):
         self.follow = Recurrence("gru", width, width)
         self.start, self.end = (Attention(Additive(query_dim=width, key_dim=width, hidden_dim=width)) for _ in range(2))
 
-    def read(self, batch: Asked) -> Read:
+    def read(self, batch: Questions) -> EncodedText:
         """Read texts, each for its question. What lies behind a text's or a question's end changes nothing."""
         asked_mask = masks.padding(batch.question_lengths)
         asked = self.first(self.dropout(self._embedded(batch.question)), batch.question_lengths).states
@@ -147,14 +147,14 @@ class SpanReader(nn.Module):
         state = self.pool(asked, mask=asked_mask).context
         may = torch.full((len(text), 1), self.may_be_nothing, device=text.device)
         open = torch.cat([may, real], dim=1)
-        return Read(places, self.start.prepare(places), self.end.prepare(places), open, state)
+        return EncodedText(places, self.start.prepare(places), self.end.prepare(places), open, state)
 
-    def starts(self, read: Read) -> Attended:
+    def starts(self, read: EncodedText) -> Attended:
         """The first pointer, `(batch, 1, places)`."""
         pointed: Attended = self.start(read.state[:, None], read.starts, mask=masks.keep(read.open[:, None]))
         return pointed
 
-    def ends(self, read: Read, starts: Int[Tensor, "batch given"]) -> Attended:
+    def ends(self, read: EncodedText, starts: Int[Tensor, "batch given"]) -> Attended:
         """The second pointer after each of some starts, `(batch, given, places)`."""
         batch, given = starts.shape
         begun = read.places.gather(1, starts[..., None].expand(-1, -1, read.places.shape[-1]))
@@ -168,7 +168,7 @@ class SpanReader(nn.Module):
         pointed: Attended = self.end(after.view(batch, given, -1), read.ends, mask=masks.keep(reachable))
         return pointed
 
-    def loss(self, batch: Asked) -> Objective:
+    def loss(self, batch: Questions) -> Objective:
         """`−log Σ p(start) p(end | start)` over the answers that are given, in nats a question, summed.
 
         All given answers are right, and which of the places of a word is meant, nobody has to say (as in Kadlec et al.
@@ -194,7 +194,7 @@ class SpanReader(nn.Module):
         return words
 
 
-class Pointed(NamedTuple):
+class SpanPrediction(NamedTuple):
     """The likeliest span of each text.
 
     Attributes:
@@ -212,7 +212,7 @@ class Pointed(NamedTuple):
 
 
 @torch.no_grad()
-def point(model: SpanReader, read: Read, beam: int = 8) -> Pointed:
+def point(model: SpanReader, read: EncodedText, beam: int = 8) -> SpanPrediction:
     """The likeliest span, exactly: a span is no likelier than its start, so the beam grows until no other could win.
 
     Args:
@@ -232,4 +232,4 @@ def point(model: SpanReader, read: Read, beam: int = 8) -> Pointed:
             break
         beam = min(4 * beam, places)
     first, last = (one.gather(1, which[:, None]).squeeze(1) for one in (some, last))
-    return Pointed(first, last, best, starts[:, NOTHING].exp(), starts.exp())
+    return SpanPrediction(first, last, best, starts[:, NOTHING].exp(), starts.exp())

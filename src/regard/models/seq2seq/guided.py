@@ -17,7 +17,7 @@ from regard.errors import ConfigError
 from regard.layers.decoder import over_heads
 from regard.layers.objective import Objective, objective
 
-UNSEEN = 1e-30  # the weight that a position without any is taken to have, so that its logarithm is finite
+LEAST_WEIGHT = 1e-30  # the weight that a position without any is taken to have, so that its logarithm is finite
 
 
 @runtime_checkable
@@ -88,7 +88,7 @@ def guidance(
     """`−Σ_t Σ_i A*_ti log α_ti` in nats.
 
     A position that the attention cannot see (outside a window, or cut off by sparsemax) has weight 0: it counts as
-    `UNSEEN`, 69 nats, and teaches nothing.
+    `LEAST_WEIGHT`, 69 nats, and teaches nothing.
 
     Args:
         weights: α, one row a target position.
@@ -96,7 +96,7 @@ def guidance(
     """
     weights = weights.float() if weights.dtype in (torch.float16, torch.bfloat16) else weights
     # Where there is no link nothing may come back, be the weight NaN.
-    logs = torch.where(links > 0, weights, 1.0).clamp_min(UNSEEN).log()
+    logs = torch.where(links > 0, weights, 1.0).clamp_min(LEAST_WEIGHT).log()
     return -(links * logs).sum()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State
-from regard.layers.dropout import Dropout, hide_words
+from regard.layers.dropout import Dropout, drop_words
 from regard.layers.objective import Objective, objective, vocabulary_objective
 from regard.layers.recurrent import BidirectionalEncoder
 from regard.models.seq2seq.recurrent_decoder import Memory, Reading, RecurrentDecoder, embedding, recurrent_decoder
@@ -78,9 +78,9 @@ class RecurrentTranslator(nn.Module):
         if not forced and not is_unmodified(self, RecurrentTranslator, methods=("reading",)):
             return self.reading(batch).features[kept], batch.target_out[kept]
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
-        target_in = self._partly_hidden(batch.target_in)
+        target_in = self._with_word_dropout(batch.target_in)
         if forced:
-            features = self._partly_forced(state, target_in)[kept]
+            features = self._scheduled_sampling(state, target_in)[kept]
         else:
             features = self.decoder.real_features(state, target_in, batch.target_lengths)
         return features, batch.target_out[kept]
@@ -88,7 +88,7 @@ class RecurrentTranslator(nn.Module):
     def reading(self, batch: Pairs) -> Reading:
         """What the output layer reads at every target position, padding too, and where each looked."""
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
-        return self.decoder.features(state, self._partly_hidden(batch.target_in))
+        return self.decoder.features(state, self._with_word_dropout(batch.target_in))
 
     def vocabulary(self, features: Float[Tensor, "*rows readout_dim"]) -> Float[Tensor, "*rows choices"]:
         """Logits of all target words: one matrix product over all rows."""
@@ -106,13 +106,13 @@ class RecurrentTranslator(nn.Module):
         """The objective; wrappers such as distributed data parallel work through `forward`."""
         return self.objective(batch, smoothing)
 
-    def _partly_hidden(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
+    def _with_word_dropout(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
         """What the decoder hears of the earlier words: in training not all of them."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
-        return hide_words(target_in, self.settings.word_dropout, UNKNOWN)
+        return drop_words(target_in, self.settings.word_dropout, UNKNOWN)
 
-    def _partly_forced(
+    def _scheduled_sampling(
         self, state: State, target_in: Int[Tensor, "batch steps"]
     ) -> Float[Tensor, "batch steps readout_dim"]:
         """Each input but the first is the right word with probability `teacher_forcing`, else the model's own choice.

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from regard.attention.attended import Attended
 from regard.kernels.autograd.hooks import is_hooked, is_unmodified
 from regard.kernels.recurrent.deferred import expectation_of_loop, linear_of_loop
-from regard.layers.decoder import State, Step, joined
+from regard.layers.decoder import State, Step, concatenated
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Linear, Recurrence
 from regard.models.seq2seq.settings import RecurrentSettings
@@ -47,7 +47,7 @@ class Reading(NamedTuple):
     attended: Attended | None
 
 
-class Real(NamedTuple):
+class RealTokens(NamedTuple):
     """Which words of a batch are real, in training: of others nothing is asked for.
 
     Attributes:
@@ -59,7 +59,7 @@ class Real(NamedTuple):
     places: Int[Tensor, " tokens"]
 
     @staticmethod
-    def of(real: "Real | None", x: Float[Tensor, "batch n dim"]) -> Float[Tensor, "*rows dim"]:
+    def of(real: "RealTokens | None", x: Float[Tensor, "batch n dim"]) -> Float[Tensor, "*rows dim"]:
         """The vectors at the real words alone; all of them where nothing is said of any."""
         return x if real is None else x.flatten(0, 1).index_select(0, real.places)
 
@@ -103,7 +103,7 @@ class RecurrentDecoder(nn.Module):
         first = [to(final[:, -1]) for to, final in zip(self.bridge, memory.final, strict=True)]
         first[0] = torch.tanh(first[0])
         carried = tuple(part.unflatten(-1, (self.layers, self.dim)) for part in first)
-        fixed, moving = self.look_up(memory)
+        fixed, moving = self.source_state(memory)
         return State(fixed, {"carried": carried, **moving})
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
@@ -127,7 +127,7 @@ class RecurrentDecoder(nn.Module):
             readings.append(self.read(state.fixed, moving, one))
             moving = readings[-1].moving
         looks = [reading.attended for reading in readings if reading.attended is not None]
-        return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, joined(looks))
+        return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, concatenated(looks))
 
     def real_features(
         self, state: State, inputs: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
@@ -141,12 +141,12 @@ class RecurrentDecoder(nn.Module):
             return self.features(state, inputs).features[real]
         embedded = self.dropout(self.embedding(inputs))
         if self.loops and inputs.shape[1] > 1:
-            return self._shrinking(state, embedded, lengths, real)
+            return self._shrinking_batch(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
         linear = linear_of_loop(embedded)  # no loop follows, but large products go through a matrix unit so
-        return self.read(state.fixed, state.moving, embedded, Real(lengths, places), linear).features
+        return self.read(state.fixed, state.moving, embedded, RealTokens(lengths, places), linear).features
 
-    def _shrinking(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
+    def _shrinking_batch(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
         """A loop whose batch shrinks: ended rows leave once they are an eighth of it, for leaving costs a copy."""
         _, order = lengths.sort(descending=True, stable=True)
         fixed, moving, embedded = tree_map(lambda leaf: leaf[order], (state.fixed, state.moving, embedded))
@@ -182,7 +182,7 @@ class RecurrentDecoder(nn.Module):
         out = linear(x if x.ndim == 2 else x[:, 0], layer.weight, layer.bias)
         return out if x.ndim == 2 else out.unsqueeze(1)
 
-    def _look(
+    def _attend(
         self, fixed: dict[str, Any], moving: dict[str, Any], query: Tensor, embedded: Tensor, linear: Linear
     ) -> tuple[Attended, Tensor, dict[str, Any]]:
         """Where is looked, what is read there, and what the attention remembers; `linear` is that of a single step.
@@ -197,7 +197,7 @@ class RecurrentDecoder(nn.Module):
         attended, after = source({**fixed, "value": None}, moving, query, embedded)
         return attended, read(attended.weights.to(fixed["value"].dtype), fixed["value"]), after
 
-    def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+    def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the decoder keeps of a source: what stays, and what changes by step."""
         raise NotImplementedError
 
@@ -206,7 +206,7 @@ class RecurrentDecoder(nn.Module):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        real: Real | None = None,
+        real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         """The n word vectors `(batch, n, embedding_dim)` after the state `moving`; n is 1 where the decoder loops.
@@ -229,10 +229,10 @@ class LuongDecoder(RecurrentDecoder):
         super().__init__(settings, vocabulary, states_dim, readout_dim if settings.input_feeding else 0)
         self.feeding = settings.input_feeding
         self.source = SourceAttention(settings, self.dim, settings.embedding_dim, states_dim)
-        self.loops = self.feeding or self.source.hears_earlier
+        self.loops = self.feeding or self.source.uses_previous_weights
         self.readout = nn.Linear(self.dim + states_dim, self.readout_dim, bias=False)
 
-    def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+    def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         fixed, moving = self.source.start(memory.states, memory.lengths)
         if self.feeding:
             moving["fed"] = memory.states.new_zeros(len(memory.states), self.readout_dim)
@@ -243,20 +243,20 @@ class LuongDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        real: Real | None = None,
+        real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         inputs = torch.cat([embedded, moving["fed"].unsqueeze(1)], dim=-1) if self.feeding else embedded
         hidden, carried = self.recurrence(
             inputs, moving["carried"], None if real is None else real.lengths, linear
         )  # h_t
-        attended, pair, looked = self._pair(fixed, moving, hidden, embedded, real, linear)
+        attended, pair, after = self._pair(fixed, moving, hidden, embedded, real, linear)
         pair = self.dropout(pair)
         features = self.dropout(torch.tanh(self._read_out(pair, linear)))  # h̃_t = tanh(W_c [c_t; h_t]), eq. 5
-        looked["carried"] = carried
+        after["carried"] = carried
         if self.feeding:
-            looked["fed"] = features.squeeze(1).to(moving["fed"].dtype)
-        return Reading(features, looked, attended)
+            after["fed"] = features.squeeze(1).to(moving["fed"].dtype)
+        return Reading(features, after, attended)
 
     def _pair(
         self,
@@ -264,7 +264,7 @@ class LuongDecoder(RecurrentDecoder):
         moving: dict[str, Any],
         hidden: Tensor,
         embedded: Tensor,
-        real: Real | None,
+        real: RealTokens | None,
         linear: Linear,
     ) -> tuple[Attended | None, Tensor, dict[str, Any]]:
         """Where is looked, unless nobody asks, [h_t; c_t], and what the attention remembers."""
@@ -275,9 +275,9 @@ class LuongDecoder(RecurrentDecoder):
                 return None, pairs, dict(moving)
         if real is not None:  # all positions at once: the attention weighs and reads in one
             linear = F.linear
-        attended, context, looked = self._look(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
+        attended, context, after = self._attend(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
         context = context.to(hidden.dtype)
-        return attended, torch.cat([Real.of(real, hidden), Real.of(real, context)], dim=-1), looked
+        return attended, torch.cat([RealTokens.of(real, hidden), RealTokens.of(real, context)], dim=-1), after
 
 
 class BahdanauDecoder(RecurrentDecoder):
@@ -294,7 +294,7 @@ class BahdanauDecoder(RecurrentDecoder):
         self.source = SourceAttention(settings, self.dim, settings.embedding_dim, states_dim)
         self.readout = nn.Linear(self.dim + settings.embedding_dim + states_dim, 2 * self.readout_dim, bias=False)
 
-    def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+    def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.source.start(memory.states, memory.lengths)
 
     def read(
@@ -302,18 +302,18 @@ class BahdanauDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        real: Real | None = None,
+        real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
-        attended, context, looked = self._look(fixed, moving, before, embedded, linear)  # α_t, eq. 6; c_t, eq. 5
+        attended, context, after = self._attend(fixed, moving, before, embedded, linear)  # α_t, eq. 6; c_t, eq. 5
         context = context.to(embedded.dtype)
-        hidden, looked["carried"] = self.recurrence(
+        hidden, after["carried"] = self.recurrence(
             torch.cat([embedded, context], dim=-1), moving["carried"], linear=linear
         )  # s_t
-        whole = self.dropout(Real.of(real, torch.cat([hidden, embedded, context], dim=-1)))
+        whole = self.dropout(RealTokens.of(real, torch.cat([hidden, embedded, context], dim=-1)))
         pairs = self._read_out(whole, linear).unflatten(-1, (self.readout_dim, 2))  # t̃_t = U_o s + V_o E y + C_o c
-        return Reading(self.dropout(pairs.amax(-1)), looked, attended)  # t_t: the larger of each pair
+        return Reading(self.dropout(pairs.amax(-1)), after, attended)  # t_t: the larger of each pair
 
 
 class FixedContextDecoder(RecurrentDecoder):
@@ -332,7 +332,7 @@ class FixedContextDecoder(RecurrentDecoder):
         self.every_step = every_step
         self.readout = nn.Linear(self.dim + context_dim, self.readout_dim, bias=False)
 
-    def look_up(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+    def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
         return ({"context": memory.final[0][:, -1]} if self.every_step else {}), {}
 
     def read(
@@ -340,14 +340,14 @@ class FixedContextDecoder(RecurrentDecoder):
         fixed: dict[str, Any],
         moving: dict[str, Any],
         embedded: Tensor,
-        real: Real | None = None,
+        real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
         context = [part.unsqueeze(1).expand(-1, embedded.shape[1], -1) for part in fixed.values()]
         hidden, carried = self.recurrence(
             torch.cat([embedded, *context], dim=-1), moving["carried"], None if real is None else real.lengths
         )
-        pair = Real.of(real, torch.cat([hidden, *context], dim=-1))
+        pair = RealTokens.of(real, torch.cat([hidden, *context], dim=-1))
         features = torch.tanh(self.readout(self.dropout(pair)))
         return Reading(self.dropout(features), {"carried": carried}, None)
 

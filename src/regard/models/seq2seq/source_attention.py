@@ -63,7 +63,7 @@ class SourceAttention(nn.Module):
         weigh = normalizer(settings.normalizer, **settings.normalizer_options)
         look = FocusedAttention if settings.window in ("local-m", "local-p") else Attention
         self.attention = look(score(settings.attention, **options), weigh)
-        self.hears_earlier = settings.attention == "location_aware"
+        self.uses_previous_weights = settings.attention == "location_aware"
         self.coverage = settings.coverage
         self.focus: Monotonic | Predictive | None = None
         if settings.window == "local-m":
@@ -75,8 +75,8 @@ class SourceAttention(nn.Module):
         """What stays the same for a source (its keys projected once), and what changes by step."""
         fixed = {"prepared": self.attention.prepare(states), "value": states, "lengths": lengths}
         moving = {}
-        if self.hears_earlier:
-            moving["earlier"] = wide(states.new_zeros(states.shape[:2]))
+        if self.uses_previous_weights:
+            moving["previous_weights"] = wide(states.new_zeros(states.shape[:2]))
         if isinstance(self.focus, Monotonic):
             moving["number"] = torch.zeros_like(lengths)
         return fixed, moving
@@ -99,17 +99,17 @@ class SourceAttention(nn.Module):
         else:
             where = {"focus": self.focus(query, fixed["lengths"], positions)}
         attended: Attended = self.attention(
-            self._asked(query, inputs),
+            self._query(query, inputs),
             fixed["prepared"],
             fixed["value"],
             **where,
             # A graph cannot make weights on access: a compiled or exported step carries them out.
             weights=torch.compiler.is_compiling(),
-            **self._heard(moving),
+            **self._previous_weights(moving),
         )
-        if "earlier" in moving:
-            now = attended.weights.squeeze(1).to(moving["earlier"].dtype)
-            after["earlier"] = moving["earlier"] + now if self.coverage else now
+        if "previous_weights" in moving:
+            now = attended.weights.squeeze(1).to(moving["previous_weights"].dtype)
+            after["previous_weights"] = moving["previous_weights"] + now if self.coverage else now
         return attended, after
 
     def real_pairs(
@@ -161,11 +161,12 @@ class SourceAttention(nn.Module):
         inputs: Float[Tensor, "batch queries input_dim"],
     ) -> Float[Tensor, "batch queries keys"]:
         """The scores behind the weights of `forward` with the same arguments, before mask and normalizer."""
-        raw: Tensor = self.attention.score.bind(**self._heard(moving))(self._asked(query, inputs), fixed["prepared"])
+        bound = self.attention.score.bind(**self._previous_weights(moving))
+        raw: Tensor = bound(self._query(query, inputs), fixed["prepared"])
         return raw
 
-    def _asked(self, query: Tensor, inputs: Tensor) -> Tensor:
+    def _query(self, query: Tensor, inputs: Tensor) -> Tensor:
         return torch.cat([inputs, query], dim=-1) if self.reads_input else query
 
-    def _heard(self, moving: Moving) -> dict[str, Tensor]:
-        return {"previous": moving["earlier"]} if "earlier" in moving else {}
+    def _previous_weights(self, moving: Moving) -> dict[str, Tensor]:
+        return {"previous": moving["previous_weights"]} if "previous_weights" in moving else {}

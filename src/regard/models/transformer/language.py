@@ -10,7 +10,7 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State, Step
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer.stack import Stacked
-from regard.layers.transformer.step import forget
+from regard.layers.transformer.step import invalidate
 from regard.models.transformer.build import make_readout, transformer_stack
 from regard.models.transformer.embedding import Embedding
 from regard.models.transformer.padding import padding_mask
@@ -39,7 +39,7 @@ class TransformerLanguageModel(nn.Module):
 
     def start(self, memory: None, batch: int) -> State:
         """The state before the first piece; there is no source that it could start from."""
-        forget(self)
+        invalidate(self)
         return State((), self.stack.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:

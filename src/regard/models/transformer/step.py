@@ -14,7 +14,7 @@ from regard.kernels.autograd.hooks import is_unmodified
 from regard.kernels.transformer.step import Steps, Words
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.stack import Stack
-from regard.layers.transformer.step import Looks, bias_of, ready, steps_with
+from regard.layers.transformer.step import LayerAttention, bias_of, ready, steps_with
 from regard.models.transformer.embedding import Embedding
 
 
@@ -29,7 +29,7 @@ class OneWord(NamedTuple):
 
     logits: Tensor
     cache: Cache
-    attended: Looks
+    attended: LayerAttention
 
 
 def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
@@ -54,7 +54,7 @@ def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
     if type(stack.position) is Sinusoidal:
         added = stack.position.add(cache.states.new_zeros(1, 1, steps.dim), cache.counted.unsqueeze(-1))
     logits, shown = steps.write(word, place, added, after.states, bias)
-    return OneWord(logits, after, Looks(stack, shown, after, bias))
+    return OneWord(logits, after, LayerAttention(stack, shown, after, bias))
 
 
 def _steps(model: Any) -> Steps | None:

@@ -10,7 +10,7 @@ from regard.attention.attended import Attended
 from regard.errors import ConfigError
 from regard.kernels.autograd.hooks import is_unmodified
 from regard.layers.decoder import State, Step
-from regard.layers.dropout import hide_words
+from regard.layers.dropout import drop_words
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.stack import Memory, Stacked
@@ -118,7 +118,7 @@ class TransformerTranslator(nn.Module):
     def reading(self, batch: Any) -> Reading:
         """What the output layer reads at every target position, padding too, and where each looked."""
         source, decoder = self.encode(batch.source, batch.source_lengths), self.decoder
-        target_in = self._partly_hidden(batch.target_in)
+        target_in = self._with_word_dropout(batch.target_in)
         if is_unmodified(decoder, TransformerDecoder, methods=("start",)):
             stacked = decoder.read(decoder.stack.memory(source.states, source.keep), target_in)
         else:
@@ -150,8 +150,8 @@ class TransformerTranslator(nn.Module):
     def _keep(self, source: Tensor, lengths: Tensor) -> Tensor | None:
         return unless_trivial(torch.arange(source.shape[1], device=source.device) < lengths.unsqueeze(-1))
 
-    def _partly_hidden(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
+    def _with_word_dropout(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
         """What the decoder hears of the earlier words: in training not all of them."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
-        return hide_words(target_in, self.settings.word_dropout, UNKNOWN)
+        return drop_words(target_in, self.settings.word_dropout, UNKNOWN)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from regard.data.images.batches import IGNORED, CaptionBatch
-from regard.layers.dropout import hide_words
+from regard.layers.dropout import drop_words
 from regard.layers.objective import Objective
 from regard.models.captioning.captioner import PICTURE, Captioner, Memory
 from regard.tasks.captioning.settings import LearningSettings
@@ -35,9 +35,9 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
     assert isinstance(model, Captioner)
     count = round(learning.grey * len(batch))
     memory = model.encode(torch.cat([batch.images, without_colors(batch.images[:count])]))
-    heard = hide_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
+    words_in = drop_words(batch.words_in, model.settings.word_dropout, UNKNOWN)
     parts = [
-        _learned(model, memory.rows(rows), heard[rows, :steps], batch.words_out[rows, :steps], learning)
+        _learned(model, memory.rows(rows), words_in[rows, :steps], batch.words_out[rows, :steps], learning)
         for rows, steps in batch.by_length()
     ]
     totals, counts, right, reached, log_draws = zip(*parts, strict=True)
@@ -65,12 +65,12 @@ def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"
 
 
 def _learned(
-    model: Captioner, memory: Memory, heard: Tensor, said: Tensor, learning: LearningSettings
+    model: Captioner, memory: Memory, words_in: Tensor, said: Tensor, learning: LearningSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Total, count and right words of some rows; log p(y|s, a) and log p(s|a) of those that drew."""
     hard, decoder = model.settings.look != "soft", model.decoder
-    expected = torch.rand(len(heard), device=heard.device) < learning.expected if hard else None
-    step = decoder.step(decoder.start(memory, len(heard)), heard, expected)
+    expected = torch.rand(len(words_in), device=words_in.device) < learning.expected if hard else None
+    step = decoder.step(decoder.start(memory, len(words_in)), words_in, expected)
     told, logs = _words(step.logits, said)
     added = logs.new_zeros(())
     looks = step.attended[PICTURE]

@@ -286,7 +286,7 @@ class Translator:
                 )
             weights: Tensor | None = posterior_of(decoder, memory, inputs, wanted).cpu()
         else:
-            weights = None if decoder.alignment is None else step.looked(decoder.alignment).cpu()
+            weights = None if decoder.alignment is None else step.weights(decoder.alignment).cpu()
         readings = []
         for row, (one, other) in enumerate(pairs):
             rows, columns = len(other.ids) + 1, len(one.ids) + 1

@@ -99,7 +99,7 @@ def steps_of_translation(
     alignment = translator.model.decoder.alignment
     looks = []
     if alignment is not None:
-        weights = read.step.looked(alignment)[0]
+        weights = read.step.weights(alignment)[0]
         looks.append(Looks(weights, read.source_pieces))
     return generation_view(
         read.step.logits[0],
