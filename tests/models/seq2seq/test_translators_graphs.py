@@ -16,9 +16,9 @@ import pytest
 )
 def test_a_step_compiles_whole_and_exports_for_any_lengths(name):
     """B38: lengths 1, the sample's and longer, batch 1 to 4. In a process without the tests' shape checks."""
-    folder = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, str(folder.parent / "graphs.py"), name],
+        [sys.executable, "-m", "tests.models.graphs", name],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
