@@ -3,7 +3,7 @@
 What `MultiHeadAttention.from_torch` and `to_torch` call. Nothing here imports that class: it is known by what it has.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ class TorchArguments(NamedTuple):
     dropout: float
 
 
+@runtime_checkable
 class MultiHead(Protocol):
     """What `to_torch` reads of a `MultiHeadAttention`."""
 
