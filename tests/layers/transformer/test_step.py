@@ -150,7 +150,7 @@ def test_a_model_that_is_heard_is_not_looked_through_at_each_step(make, monkeypa
     text = Text(made, monkeypatch)
     inner(made).register_forward_hook(lambda *given: None)
     whole = stepping._CachedSteps
-    monkeypatch.setattr(stepping, "_Made", lambda *given: looked.append(1) or whole(*given))
+    monkeypatch.setattr(stepping, "_CachedSteps", lambda *given: looked.append(1) or whole(*given))
     for _ in range(5):
         text.next()
     assert len(looked) == (1 if make is stack else 2)  # a model's own steps, and those of its stack
