@@ -145,6 +145,9 @@ class Attention(nn.Module):
         normalizer: a Normalizer or its name.
         refocus: callables weights → weights that hold for every call; more can be bound at the call.
         dropout: on the weights, in training only.
+
+    Raises:
+        ConfigError: an unknown part or one with parameters by its name; a bound score; a dropout beyond 0 to 1.
     """
 
     def __init__(

@@ -138,7 +138,7 @@ class Source(NamedTuple):
     statistics: Callable[[int], Statistics] | None = None
 
     def check(self) -> None:
-        pass
+        """Nothing to check: nobody changes what these are made from."""
 
 
 Counted = list[tuple[Tensor, int]]
@@ -153,7 +153,11 @@ def counted(*tensors: Tensor | None) -> Counted:
 
 
 def check_unchanged(counts: Counted) -> None:
-    """These tensors are as they were when they were counted."""
+    """These tensors are as they were when they were counted.
+
+    Raises:
+        RegardError: one was changed in place.
+    """
     if any(tensor._version != count for tensor, count in counts):
         raise RegardError(
             "these weights are made on first access, and what they are made from (query, key or bias) was changed "

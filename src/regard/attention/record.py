@@ -35,6 +35,11 @@ class Record:
         self._calls: dict[str, list[Attended]] = {name: [] for name in watched}
 
     def __getitem__(self, name: str) -> list[Attended]:
+        """The attentions of a module, in call order.
+
+        Raises:
+            RecordError: a name that was not recorded, or a module that gave none.
+        """
         calls = self._calls.get(name)
         if calls:
             return calls
@@ -54,7 +59,11 @@ class Record:
         return name in self.names()
 
     def weights(self, name: str) -> Float[Tensor, "batch *heads queries keys"]:
-        """The weights of all calls of a module, recurrent steps stacked along the queries."""
+        """The weights of all calls of a module, recurrent steps stacked along the queries.
+
+        Raises:
+            RecordError: calls whose weights cannot be stacked; a name that was not recorded.
+        """
         each = [attended.weights for attended in self[name]]
         shapes = {tuple(weights.shape[:-2]) + tuple(weights.shape[-1:]) for weights in each}
         if len(shapes) > 1:

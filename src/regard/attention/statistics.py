@@ -32,7 +32,11 @@ class Statistics(NamedTuple):
     top_keys: Int[Tensor, "*lead queries top"]
 
     def largest(self, top: int) -> "Statistics":
-        """The same with fewer of the largest weights; `top` is from 0 to what there are."""
+        """The same with fewer of the largest weights; `top` is from 0 to what there are.
+
+        Raises:
+            ConfigError: more than were made, or fewer than 0.
+        """
         if not 0 <= top <= self.top_keys.shape[-1]:
             raise ConfigError(f"top= is from 0 to the {self.top_keys.shape[-1]} that were made; it was {top}")
         if top == self.top_keys.shape[-1]:
@@ -66,7 +70,11 @@ def statistics_of(weights: Callable[[slice], Tensor], shape: tuple[int, ...], to
 
 
 def checked_top(top: int, keys: int) -> int:
-    """How many of the largest weights are wanted."""
+    """How many of the largest weights are wanted.
+
+    Raises:
+        ConfigError: more than there are keys, or fewer than 0.
+    """
     if not 0 <= top <= keys:
         raise ConfigError(f"top= counts each query's largest weights, from 0 to the {keys} keys; it was {top}")
     return top

@@ -291,7 +291,11 @@ class Call(NamedTuple):
         return self.drawn(self.mask)
 
     def drawn(self, mask: Mask | None) -> Tensor | None:
-        """One mask for this call, with as many axes as the scores."""
+        """One mask for this call, with as many axes as the scores.
+
+        Raises:
+            MaskError: the mask does not fit the call, or has heads where the query has none.
+        """
         if mask is None:
             return None
         drawn = mask.draw(self.sizes, self.query.device)

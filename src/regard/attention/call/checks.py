@@ -19,12 +19,27 @@ def are_plain_tensors(*tensors: Tensor | None) -> bool:
 
 
 def checked_dropout(dropout: float) -> float:
+    """The rate as given.
+
+    Raises:
+        ConfigError: it is no probability between 0 and 1.
+    """
     if not 0.0 <= dropout <= 1.0:
         raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
     return dropout
 
 
 def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
+    """Batch, heads, queries and keys of a call, once its tensors are known to fit together.
+
+    Args:
+        query: `(batch, [heads,] queries, query_dim)`.
+        key: `(batch, [key_heads,] keys, key_dim)`, where key_heads divides heads.
+        value: `(batch, [key_heads,] keys, value_dim)`, or None.
+
+    Raises:
+        ShapeError: shapes, types or devices that do not fit together, with each of them.
+    """
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and (value is None or isinstance(value, Tensor))):
         _check_tensors(query, key, value)
     of_query, of_key = query.shape, key.shape
@@ -54,7 +69,11 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
 
 
 def check_prepared(key: Tensor, projected: Tensor) -> None:
-    """Whether keys that were made ready are as many as the keys themselves: loops read one for each."""
+    """Whether keys that were made ready are as many as the keys themselves: loops read one for each.
+
+    Raises:
+        ShapeError: they are more or fewer.
+    """
     if projected.shape[:-1] != key.shape[:-1]:
         raise ShapeError(
             f"prepared keys must be one for each key; key {tuple(key.shape)}, projected {tuple(projected.shape)}"
@@ -62,7 +81,11 @@ def check_prepared(key: Tensor, projected: Tensor) -> None:
 
 
 def check_sides(query: Tensor, left: Tensor, key: Tensor, right: Tensor) -> None:
-    """Whether the two sides of dot products fit each other, and queries and keys: loops read them where they lie."""
+    """Whether the two sides of dot products fit each other, and queries and keys: loops read them where they lie.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
     # Plain dot products make nothing of either, and small calls are short of time.
     lefts = left is query or left.shape[:-1] == query.shape[:-1]
     rights = right is key or right.shape[:-1] == key.shape[:-1]
@@ -105,7 +128,12 @@ def _check_places(query: Tensor, key: Tensor, value: Tensor | None) -> None:
 
 
 def checked_bias(bias: Tensor | None, sizes: Sizes, query: Tensor) -> Tensor | None:
-    """The bias with as many axes as the scores: (queries, keys), (batch, queries, keys) or with heads, 1 = for all."""
+    """The bias with as many axes as the scores: (queries, keys), (batch, queries, keys) or with heads, 1 = for all.
+
+    Raises:
+        ShapeError: no tensor, on another device, not floating point, or of a shape that does not broadcast to the
+            scores.
+    """
     if bias is None:
         return None
     axes, (batch, heads, queries, keys) = query.ndim, sizes

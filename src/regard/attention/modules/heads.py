@@ -113,6 +113,9 @@ class Heads(nn.Module):
         score: a Score, or the name of one without parameters.
         normalizer: a Normalizer or its name.
         dropout: on the weights, in training only.
+
+    Raises:
+        ConfigError: heads that do not share the width evenly, or key heads that do not divide them.
     """
 
     def __init__(
@@ -244,6 +247,7 @@ class Heads(nn.Module):
         return score.bind(query_positions=of_query, key_positions=of_key)
 
     def extra_repr(self) -> str:
+        """Sizes and rate, for `print(module)`."""
         return f"heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"
 
 

@@ -38,6 +38,9 @@ class Linear(DotProduct):
 
     Args:
         feature_map: φ: "elu" (elu + 1), "relu", or a function of the last axis whose values are never negative.
+
+    Raises:
+        ConfigError: an unknown feature map.
     """
 
     def __init__(self, feature_map: str | FeatureMap = "elu") -> None:
@@ -45,9 +48,11 @@ class Linear(DotProduct):
         self.feature_map = _feature_map(feature_map)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """φ(k), at least float32, `(batch, [key_heads,] keys, features)`."""
         return Prepared(key, project_each(lambda rows: self.feature_map(wide(rows)), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """φ(q) and φ(k), with a factor of 1."""
         left = self.feature_map(wide(query))
         check_sides(query, left, prepared.key, prepared.projected)
         return left, prepared.projected, 1.0
@@ -84,6 +89,11 @@ def linear_attention(
 
     Returns:
         In the type of the values. A query that may see nothing reads 0.
+
+    Raises:
+        ShapeError: shapes that do not fit together.
+        MaskError: `keep` is not bool.
+        ConfigError: an unknown feature map.
     """
     phi = _feature_map(feature_map)
     real = _real_keys(query, key, value, keep)
@@ -127,6 +137,11 @@ def linear_step(
 
     Returns:
         The context in the type of the values, and the new state.
+
+    Raises:
+        ShapeError: not as many keys as queries, or shapes that do not fit.
+        MaskError: `keep` is not bool.
+        ConfigError: an unknown feature map.
     """
     if query.shape[-2] != key.shape[-2]:
         raise ShapeError(f"linear_step takes keys at the queries' positions: {tuple(query.shape)}, {tuple(key.shape)}")

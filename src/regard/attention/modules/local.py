@@ -43,6 +43,9 @@ class Monotonic(nn.Module):
 
     Args:
         radius: D; the window holds the keys from p − D to p + D.
+
+    Raises:
+        ConfigError: a radius below 0.
     """
 
     def __init__(self, radius: float) -> None:
@@ -70,6 +73,7 @@ class Monotonic(nn.Module):
         return Focus(center, self.radius, 0.0, lengths)
 
     def extra_repr(self) -> str:
+        """The radius, for `print(module)`."""
         return f"radius={self.radius}"
 
 
@@ -82,6 +86,9 @@ class Predictive(nn.Module):
         radius: D; the window holds the keys from p − D to p + D.
         query_dim: width of the query h.
         hidden_dim: width of v; None is that of the query, as in the paper.
+
+    Raises:
+        ConfigError: a radius that is not above 0.
     """
 
     def __init__(self, radius: float, query_dim: int, hidden_dim: int | None = None) -> None:
@@ -136,6 +143,7 @@ class Predictive(nn.Module):
         return torch.sigmoid(wide(self.vector(bounded)).squeeze(-1))
 
     def extra_repr(self) -> str:
+        """The radius, for `print(module)`."""
         return f"radius={self.radius}"
 
 
@@ -152,6 +160,9 @@ class LocalAttention(nn.Module):
         query_dim: width of the query; local-p needs it.
         normalizer: over the window; a Normalizer or its name.
         dropout: on the weights, in training only.
+
+    Raises:
+        ConfigError: an unknown kind; a radius below 0; local-p without `query_dim`.
     """
 
     def __init__(

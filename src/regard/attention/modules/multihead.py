@@ -76,6 +76,10 @@ class MultiHeadAttention(nn.Module):
         normalizer: a Normalizer or its name.
         position: a part of kind "rotate" or "bias"; one of kind "score" (shaw) is given as the score.
         dropout: on the weights, in training only.
+
+    Raises:
+        ConfigError: sizes that do not divide, projections given beside sizes that are theirs, not one score a head, or
+            a position part of another kind.
     """
 
     def __init__(
@@ -266,6 +270,7 @@ class MultiHeadAttention(nn.Module):
         return torch_multihead.to_torch(self)
 
     def extra_repr(self) -> str:
+        """Sizes and rate, for `print(module)`."""
         return f"dim={self.dim}, heads={self.heads}, key_heads={self.key_heads}, dropout={self.dropout}"
 
 

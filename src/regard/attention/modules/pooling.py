@@ -22,6 +22,9 @@ class LearnedQueries(nn.Module):
         score: a Score, or the name of one without parameters.
         normalizer: a Normalizer or its name.
         dropout: on the weights, in training only.
+
+    Raises:
+        ConfigError: no query, or one of width 0.
     """
 
     def __init__(
@@ -74,5 +77,6 @@ class LearnedQueries(nn.Module):
         return attended.with_context(attended.context.flatten(1))
 
     def extra_repr(self) -> str:
+        """Sizes and rate, for `print(module)`."""
         queries, dim = self.queries.shape
         return f"{queries=}, {dim=}, dropout={self.dropout}"

@@ -71,6 +71,9 @@ def additive_pairs(
         key: b.
         vector: v.
         prepared: these keys serve many calls.
+
+    Raises:
+        ShapeError: queries, keys and vector of different widths.
     """
     if not query.shape[-1] == key.shape[-1] == vector.shape[-1]:  # a loop would read elsewhere
         raise ShapeError(
@@ -250,6 +253,9 @@ def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor
 
     Of shape (), (batch,), (batch, queries) or (batch, heads, queries), an axis of 1 serving all; without an axis of
     heads it serves every head.
+
+    Raises:
+        ShapeError: a shape that is not one number for each query.
     """
     if not isinstance(number, Tensor):
         return number
@@ -266,19 +272,31 @@ def per_query(number: float | Tensor, rows: Tensor, what: str) -> float | Tensor
 
 
 def check_heads(query: Tensor, given: int) -> None:
-    """Whether so many scores are one for each head."""
+    """Whether so many scores are one for each head.
+
+    Raises:
+        ShapeError: they are not.
+    """
     if query.ndim != 4 or query.shape[1] != given:
         raise ShapeError(f"{given} scores were given, one a head; the query has shape {tuple(query.shape)}")
 
 
 def check_previous(previous: Tensor, rows: tuple[int, ...], keys: int) -> None:
-    """Whether earlier weights are those of such queries, `(batch, [heads,] queries)`, or of all, over so many keys."""
+    """Whether earlier weights are those of such queries, `(batch, [heads,] queries)`, or of all, over so many keys.
+
+    Raises:
+        ShapeError: they are not.
+    """
     if tuple(previous.shape) not in ((rows[0], keys), (*rows, keys)):
         raise ShapeError(f"previous has shape {tuple(previous.shape)}; expected {(rows[0], keys)} or {(*rows, keys)}")
 
 
 def check_positions(known: int, keys: int) -> None:
-    """Whether a score of fixed positions knows one for each key."""
+    """Whether a score of fixed positions knows one for each key.
+
+    Raises:
+        ShapeError: there are more keys.
+    """
     if keys > known:
         raise ShapeError(
             f"this score knows {known} positions and was given {keys} keys; make it with positions={keys} or more, "
@@ -287,12 +305,21 @@ def check_positions(known: int, keys: int) -> None:
 
 
 def checked_size(name: str, size: int) -> int:
-    """A width that something is made of: 1 at least."""
+    """A width that something is made of: 1 at least.
+
+    Raises:
+        ConfigError: it is below 1.
+    """
     if size < 1:
         raise ConfigError(f"{name} must be at least 1; got {size}")
     return size
 
 
 def check_width(what: str, tensor: Tensor, expected: int) -> None:
+    """Whether the last axis has the width that a score was made for.
+
+    Raises:
+        ShapeError: it has another.
+    """
     if tensor.shape[-1] != expected:
         raise ShapeError(f"{what} has shape {tuple(tensor.shape)}, but this score was made for width {expected}")

@@ -50,7 +50,11 @@ MaskLike = Mask | Tensor | Callable[..., Any]
 
 
 def as_mask(given: Any) -> Mask:
-    """A Mask from what the user gave: a Mask, a bool tensor (by the rule of `keep`), or a `mask_mod(b, h, q, k)`."""
+    """A Mask from what the user gave: a Mask, a bool tensor (by the rule of `keep`), or a `mask_mod(b, h, q, k)`.
+
+    Raises:
+        MaskError: it is none of these, or a function of `masks` that was not called.
+    """
     if isinstance(given, Mask):
         return given
     if isinstance(given, Tensor):
@@ -66,10 +70,13 @@ def as_mask(given: Any) -> Mask:
 
 
 class Joined(Mask):
+    """Two masks in one, by "and" or by "or"."""
+
     def __init__(self, left: Mask, right: Mask, join: Callable[[Tensor, Tensor], Tensor], sign: str) -> None:
         self.left, self.right, self.join, self.sign = left, right, join, sign
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """Both drawn, then joined; see `Mask.draw`."""
         return self.join(self.left.draw(sizes, device), self.right.draw(sizes, device))
 
     def __repr__(self) -> str:
@@ -77,10 +84,13 @@ class Joined(Mask):
 
 
 class Inverted(Mask):
+    """True where the inner mask is False."""
+
     def __init__(self, inner: Mask) -> None:
         self.inner = inner
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """The inner mask inverted; see `Mask.draw`."""
         return ~self.inner.draw(sizes, device)
 
     def __repr__(self) -> str:
@@ -88,10 +98,13 @@ class Inverted(Mask):
 
 
 class Causal(Mask):
+    """`masks.causal`: keys up to the query's own position."""
+
     def __init__(self, anchor: str) -> None:
         self.anchor = anchor
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`."""
         return _offset(sizes, self.anchor, device) <= 0
 
     def __repr__(self) -> str:
@@ -99,10 +112,13 @@ class Causal(Mask):
 
 
 class Window(Mask):
+    """`masks.window`: keys from `left` before the query's own position to `right` after it."""
+
     def __init__(self, left: int, right: int, anchor: str) -> None:
         self.left, self.right, self.anchor = left, right, anchor
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`."""
         offset = _offset(sizes, self.anchor, device)
         return (offset >= -self.left) & (offset <= self.right)
 
@@ -111,11 +127,18 @@ class Window(Mask):
 
 
 class Around(Mask):
+    """`masks.around`: keys at most `radius` positions from a center (Luong 2015, section 3.2)."""
+
     def __init__(self, center: Tensor | float, radius: float) -> None:
         self.center, self.radius = center, radius
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
         # Key positions are whole numbers that float32 holds exactly to 2^24; half precision stops at 256.
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: centers that are not one for each query.
+        """
         double = isinstance(self.center, Tensor) and self.center.dtype == torch.float64
         center = torch.as_tensor(self.center, device=device).to(torch.float64 if double else torch.float32)
         if center.ndim not in (0, 2, 3):
@@ -141,10 +164,17 @@ class Around(Mask):
 
 
 class Padding(Mask):
+    """`masks.padding`: the real keys of each item, the first ones or those of a bool tensor `(batch, keys)`."""
+
     def __init__(self, lengths: Tensor | None, keep: Tensor | None) -> None:
         self.lengths, self.kept = lengths, keep
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: not one length or row for each item; a length below 0 or above the number of keys.
+        """
         if self.kept is not None:
             _check_shape("padding(keep=…)", self.kept, (sizes.batch, sizes.keys))
             return self.kept.to(device)[:, None, None, :]
@@ -162,10 +192,17 @@ class Padding(Mask):
 
 
 class Ragged(Mask):
+    """`masks.ragged`: the first n queries attend to the first n keys of each item."""
+
     def __init__(self, lengths: Tensor) -> None:
         self.lengths = lengths
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: as many queries as keys are needed; lengths that do not fit.
+        """
         if sizes.queries != sizes.keys:
             raise MaskError(
                 f"ragged(lengths) is for items that look at themselves, but there are {sizes.queries} queries and "
@@ -179,10 +216,17 @@ class Ragged(Mask):
 
 
 class Prefix(Mask):
+    """`masks.prefix`: keys before a position."""
+
     def __init__(self, length: int | Tensor) -> None:
         self.length = length
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: not one number for each item.
+        """
         positions = torch.arange(sizes.keys, device=device)
         if isinstance(self.length, int) or self.length.ndim == 0:
             return (positions < self.length)[None, None, None, :]
@@ -194,10 +238,17 @@ class Prefix(Mask):
 
 
 class Document(Mask):
+    """`masks.document`: keys with the same id as the query."""
+
     def __init__(self, ids: Tensor) -> None:
         self.ids = ids
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: not one id for each key; more queries than keys.
+        """
         ids = self.ids.to(device)
         ids = ids[None] if ids.ndim == 1 else ids
         _check_shape("document(ids)", ids, (sizes.batch, sizes.keys))
@@ -214,11 +265,18 @@ class Document(Mask):
 
 
 class Keep(Mask):
+    """`masks.keep`: a bool tensor, True where the query may attend to the key."""
+
     def __init__(self, tensor: Tensor, raw: bool = False) -> None:
         check_bool("a mask", tensor)
         self.tensor, self.raw = tensor, raw
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: a shape that does not fit, or one that fits in two ways.
+        """
         tensor = self.tensor.to(device)
         batch, heads, queries, keys = sizes
         expected = f"({queries}, {keys}), ({batch}, {queries}, {keys}) or ({batch}, {heads}, {queries}, {keys})"
@@ -245,10 +303,17 @@ class Keep(Mask):
 
 
 class Function(Mask):
+    """A `mask_mod(b, h, q, k)` of the caller's, called with whole numbers that broadcast."""
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
+        """See `Mask.draw`.
+
+        Raises:
+            MaskError: it returns no bools, or a shape that does not fit.
+        """
         axes = []
         for axis, size in enumerate(sizes):
             shape = [1, 1, 1, 1]
@@ -279,6 +344,11 @@ def _offset(sizes: Sizes, anchor: str, device: torch.device) -> Int[Tensor, "1 1
 
 
 def check_bool(what: str, tensor: Tensor) -> None:
+    """Whether a mask's tensor holds bools.
+
+    Raises:
+        MaskError: it holds numbers; with what to write instead.
+    """
     if tensor.dtype == torch.bool:
         return
     if tensor.is_floating_point():

@@ -30,12 +30,20 @@ ANCHORS = ("end", "start")
 
 
 def causal(anchor: str = "end") -> Mask:
-    """A query sees its own position and what is before it; of too many queries (anchor end) the first see none."""
+    """A query sees its own position and what is before it; of too many queries (anchor end) the first see none.
+
+    Raises:
+        MaskError: an unknown anchor.
+    """
     return Causal(_check_anchor(anchor))
 
 
 def window(left: int, right: int, anchor: str = "end") -> Mask:
-    """A query sees its own position, `left` before it and `right` after it: `window(2, 0)` shows 3 keys."""
+    """A query sees its own position, `left` before it and `right` after it: `window(2, 0)` shows 3 keys.
+
+    Raises:
+        MaskError: a side below 0, or an unknown anchor.
+    """
     if left < 0 or right < 0:
         raise MaskError(f"a window's sides count positions from 0; they were left={left}, right={right}")
     left, right = (int(min(side, 2**40)) for side in (left, right))  # "inf" is beyond every key, too
@@ -50,6 +58,9 @@ def around(
     Args:
         center: (batch, queries) or (batch, heads, queries), in key positions from 0, real-valued; or one number.
         radius: D, in positions.
+
+    Raises:
+        MaskError: a radius below 0.
     """
     if not radius >= 0:
         raise MaskError(f"a radius counts positions from 0; it was {radius}")
@@ -62,6 +73,10 @@ def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | Non
     Args:
         lengths: (batch,), the first that many keys are real.
         keep: (batch, keys) bool, True where the key is real; for padding on the left, or anywhere.
+
+    Raises:
+        MaskError: both or neither are given; lengths that are not whole numbers, or one for each item; `keep` that is
+            not bool.
     """
     if (lengths is None) == (keep is None):
         raise MaskError("padding() takes lengths or keep=(batch, keys), one of the two")
@@ -84,6 +99,9 @@ def ragged(lengths: Tensor | Sequence[int]) -> Mask:
 
     Args:
         lengths: (batch,), the first that many positions are real.
+
+    Raises:
+        MaskError: lengths that are not whole numbers, or not one for each item.
     """
     numbers = _whole("ragged(lengths)", lengths)
     if numbers.ndim != 1:
@@ -92,17 +110,29 @@ def ragged(lengths: Tensor | Sequence[int]) -> Mask:
 
 
 def prefix(n: int | Int[Tensor, "*batch"] | Sequence[int]) -> Mask:
-    """Keys before position n, one number or one an item; `prefix(n) | causal()` is a prefix language model."""
+    """Keys before position n, one number or one an item; `prefix(n) | causal()` is a prefix language model.
+
+    Raises:
+        MaskError: numbers that are not whole.
+    """
     return Prefix(n if isinstance(n, int) else _whole("prefix(n)", n))
 
 
 def document(ids: Int[Tensor, "*batch positions"] | Sequence[Any]) -> Mask:
-    """Positions of one document see each other: ids (batch, keys) or (keys,), equal where the document is one."""
+    """Positions of one document see each other: ids (batch, keys) or (keys,), equal where the document is one.
+
+    Raises:
+        MaskError: ids that are not whole numbers.
+    """
     return Document(_whole("document(ids)", ids))
 
 
 def keep(tensor: Bool[Tensor, "..."]) -> Mask:
-    """A mask that is given whole: (queries, keys), (batch, queries, keys) or (batch, heads, queries, keys), bool."""
+    """A mask that is given whole: (queries, keys), (batch, queries, keys) or (batch, heads, queries, keys), bool.
+
+    Raises:
+        MaskError: it is not bool.
+    """
     return Keep(tensor)
 
 

@@ -32,6 +32,9 @@ class Normalizer(nn.Module):
     Args:
         temperature: scores are divided by it first; above 0. A number or a tensor of shape (), (batch,), (batch,
             queries) or (batch, heads, queries), where an axis of 1 serves all; a Parameter is learned.
+
+    Raises:
+        ConfigError: a temperature that is not above 0.
     """
 
     sums_to_one: bool = True
@@ -46,6 +49,16 @@ class Normalizer(nn.Module):
         self.temperature = temperature
 
     def forward(self, scores: Scores, keep: Keep | None = None) -> Scores:
+        """Weights of scores.
+
+        Args:
+            scores: `(…, queries, keys)`.
+            keep: True where the query may attend to the key, broadcastable to the scores; None for everywhere.
+
+        Returns:
+            At least float32, in the shape of the scores: 0 at masked-out keys and where the score is −inf; 0 all along
+            a fully masked query.
+        """
         scores, keep = self._visible(scores, keep)
         if scores.shape[-1] == 0:
             return scores
@@ -85,7 +98,11 @@ normalizers: Registry[Normalizer] = Registry("normalizer")
 
 
 def normalizer(name: str, **options: Any) -> Normalizer:
-    """Make the normalizer of that name, e.g. `normalizer("softmax", temperature=0.5)`."""
+    """Make the normalizer of that name, e.g. `normalizer("softmax", temperature=0.5)`.
+
+    Raises:
+        ConfigError: an unknown name (with the nearest one) or options that do not fit.
+    """
     return normalizers.make(name, **options)
 
 
@@ -94,6 +111,7 @@ class Softmax(Normalizer):
     """`exp(s) / Σ exp(s)`."""
 
     def forward(self, scores: Scores, keep: Keep | None = None) -> Scores:
+        """See `Normalizer.forward`."""
         weights = self._of_few(scores, keep) if type(self) is Softmax and _are_few(scores) else None
         return super().forward(scores, keep) if weights is None else weights
 

@@ -60,6 +60,9 @@ class Sinusoidal(Position):
     Args:
         dim: the width of x; even.
         base: the paper's 10000.
+
+    Raises:
+        ConfigError: an odd width.
     """
 
     kind = "add"
@@ -80,6 +83,7 @@ class Sinusoidal(Position):
     forward = add
 
     def extra_repr(self) -> str:
+        """Width and base, for `print(module)`."""
         return f"dim={self.dim}, base={self.base}"
 
 
@@ -137,6 +141,7 @@ class Learned(Position):
                 )
 
     def extra_repr(self) -> str:
+        """Sizes, for `print(module)`."""
         return f"count={self.weight.shape[0]}, dim={self.weight.shape[1]}"
 
 
@@ -156,7 +161,11 @@ def exact_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def check_even(dim: int, name: str) -> None:
-    """Features go in pairs."""
+    """Features go in pairs.
+
+    Raises:
+        ConfigError: the width is odd, or below 2.
+    """
     if dim < 2 or dim % 2:
         raise ConfigError(f"{name}: dim must be even, since features go in pairs; got {dim}")
 

@@ -35,6 +35,7 @@ class Alibi(Position):
     forward = bias
 
     def extra_repr(self) -> str:
+        """The number of heads, for `print(module)`."""
         return f"heads={len(self.slopes)}"
 
 
@@ -43,6 +44,9 @@ def alibi_slopes(heads: int) -> list[float]:
 
     Otherwise those of the power of two below, followed by every other slope of the power above (the paper's
     footnote on other numbers of heads).
+
+    Raises:
+        ConfigError: fewer than one head.
     """
     if heads < 1:
         raise ConfigError(f"alibi: heads must be at least 1, got {heads}")
@@ -91,6 +95,7 @@ class T5(Position):
         return bucket + (relative > 0) * (self.weight.shape[0] // 2) if self.bidirectional else bucket
 
     def extra_repr(self) -> str:
+        """Sizes, for `print(module)`."""
         buckets, heads = self.weight.shape
         return f"{heads=}, {buckets=}, max_distance={self.max_distance}, bidirectional={self.bidirectional}"
 
@@ -100,6 +105,9 @@ def t5_edges(buckets: int, max_distance: int) -> list[int]:
 
     With e = buckets // 2, bucket b ≤ e begins at distance b, and bucket b > e at the first distance d where
     e + (buckets − e) · log(d/e) / log(max_distance/e) reaches b.
+
+    Raises:
+        ConfigError: too few buckets, or a maximal distance that they do not reach.
     """
     exact = buckets // 2
     if exact < 1 or max_distance <= exact:

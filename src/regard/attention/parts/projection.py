@@ -29,7 +29,11 @@ def project_each(make: Callable[[Tensor], Tensor], key: Tensor) -> Tensor:
 
 
 def project(projection: Callable[[Tensor], Tensor], x: Tensor, guarded: bool) -> Tensor:
-    """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN."""
+    """The projection of `(…, positions, width)`; guarded, rows that are not finite are left out and come out as NaN.
+
+    Raises:
+        ShapeError: another width than the projection takes.
+    """
     if isinstance(projection, nn.Linear) and x.shape[-1] != projection.in_features:
         raise ShapeError(f"a projection takes width {projection.in_features}, but was given {tuple(x.shape)}")
     if not guarded:

@@ -39,6 +39,9 @@ def shift(kernel: Float[Tensor, "*lead shifts"]) -> Refocus:
     Args:
         kernel: weights of the shifts −n … n, an odd number of them in the last axis: (shifts,), (batch, shifts),
             (batch, queries, shifts) or (batch, heads, queries, shifts). Shift +1 moves the focus from j to j + 1.
+
+    Raises:
+        ShapeError: an even number of shifts.
     """
     if kernel.shape[-1] % 2 == 0:
         raise ShapeError(f"a shift kernel needs an odd number of shifts (−n … n); it has shape {tuple(kernel.shape)}")
@@ -59,6 +62,9 @@ def sharpen(exponent: float | Tensor) -> Refocus:
 
     Args:
         exponent: γ ≥ 1, a number or a tensor of shape (batch,), (batch, queries) or (batch, heads, queries).
+
+    Raises:
+        ConfigError: an exponent below 1, where its numbers can be read.
     """
     smallest = exponent if isinstance(exponent, int | float) else None
     if isinstance(exponent, Tensor) and exponent.device.type == "cpu" and not _traced() and exponent.numel():
@@ -86,6 +92,10 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
         center: p, (batch, queries) or (batch, heads, queries), in key positions from 0, real-valued.
         sigma: σ in key positions, a number above 0 or a tensor: one number, or shaped as the center may be; Luong
             takes half the radius.
+
+    Raises:
+        ConfigError: a standard deviation that is not above 0.
+        ShapeError: a center that is no tensor.
     """
     if isinstance(sigma, int | float) and not sigma > 0:
         raise ConfigError(f"sigma must be above 0; it was {sigma}")

@@ -28,6 +28,9 @@ class Shaw(Score):
         clip: k, the largest distance that has its own vector.
         score: the score around which it stands, a Score or a registered name.
         scale: of the added term; None is 1/√dim, that of `scaled_dot`.
+
+    Raises:
+        ConfigError: a width below 1, a clip below 0, or an unknown score.
     """
 
     kind = "score"
@@ -42,6 +45,7 @@ class Shaw(Score):
         self.weight = nn.Parameter(torch.empty(2 * clip + 1, dim).normal_(std=0.02))
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """What the wrapped score makes of the keys."""
         return self.score.prepare(key)
 
     def forward(
@@ -69,7 +73,12 @@ class Shaw(Score):
     def placed(
         self, query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The positions, if they were bound and all fits."""
+        """The positions, if they were bound and all fits.
+
+        Raises:
+            ConfigError: positions that are missing.
+            ShapeError: queries of another width, or positions that are not one for each query and key.
+        """
         if query_positions is None or key_positions is None:
             raise ConfigError("shaw needs positions at the call: shaw.bind(query_positions=…, key_positions=…)")
         if query.shape[-1] != self.weight.shape[1]:
@@ -80,6 +89,7 @@ class Shaw(Score):
         return query_positions, key_positions
 
     def extra_repr(self) -> str:
+        """Sizes, for `print(module)`."""
         return f"dim={self.weight.shape[1]}, clip={self.clip}, scale={self.scale:.4g}"
 
 

@@ -24,6 +24,9 @@ class Rotary(Position):
             GPT-NeoX and Llama.
         stretch: positions are divided by it (position interpolation, Chen 2023); 1 is the paper. It is fixed, never
             taken from the length of an input.
+
+    Raises:
+        ConfigError: an odd width, an unknown convention, or a stretch that is not above 0.
     """
 
     kind = "rotate"
@@ -80,6 +83,7 @@ class Rotary(Position):
         return rotate
 
     def extra_repr(self) -> str:
+        """Sizes and convention, for `print(module)`."""
         return f"dim={self.dim}, base={self.base}, convention={self.convention!r}, stretch={self.stretch}"
 
 

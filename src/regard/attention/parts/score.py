@@ -37,7 +37,11 @@ from regard.kernels.native import compiler
 
 
 def score(name: str, **sizes: Any) -> Score:
-    """Make the score of that name, e.g. `score("additive", query_dim=5, key_dim=7, hidden_dim=11)`."""
+    """Make the score of that name, e.g. `score("additive", query_dim=5, key_dim=7, hidden_dim=11)`.
+
+    Raises:
+        ConfigError: an unknown name (with the nearest one) or sizes that do not fit.
+    """
     return scores.make(name, **sizes)
 
 
@@ -46,11 +50,16 @@ class Dot(DotProduct):
     """`q · k`; query and key have one width."""
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """The query, and what is compared with it, as they are."""
         self.check_widths(query, prepared.projected)
         return query, prepared.projected, self._scale(query.shape[-1])
 
     def check_widths(self, query: Tensor, right: Tensor) -> None:
-        """Whether queries can be compared with what is prepared of the keys."""
+        """Whether queries can be compared with what is prepared of the keys.
+
+        Raises:
+            ShapeError: they have another width.
+        """
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(
                 f"a dot product needs one width: query has shape {tuple(query.shape)}, key {tuple(right.shape)}; "
@@ -99,11 +108,13 @@ class General(DotProduct):
             self.key_weight = _matrix(rank, key_dim)
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """The keys as they are, or with a rank `V k`, `(batch, [heads,] keys, rank)`."""
         check_width("key", key, self.key_dim)
         full = self.rank is None
         return Prepared(key, key if full else project_each(lambda rows: F.linear(rows, self.key_weight), key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """`Wᵀ q`, or with a rank `U q`; and what is prepared."""
         check_width("query", query, self.query_dim)
         left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
         check_width("what was prepared of the keys", prepared.projected, left.shape[-1])
@@ -128,12 +139,14 @@ class Additive(Score):
         nn.init.uniform_(self.vector, -1 / math.sqrt(hidden_dim), 1 / math.sqrt(hidden_dim))
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """`U k`, `(batch, [heads,] keys, hidden_dim)`."""
         check_width("key", key, self.key_dim)
         return Prepared(key, project_each(lambda rows: F.linear(rows, self.key_weight), key))
 
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """`vᵀ tanh(W q + U k)` of each pair."""
         return additive_pairs(*self.pair_form(query, prepared), prepared=True)
 
     def pair_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,6 +156,7 @@ class Additive(Score):
         return F.linear(query, self.query_weight), prepared.projected, self.vector
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
+        """See `Score.in_blocks`."""
         numbers = math.prod(query.shape[:-1]) * keys * self.hidden_dim
         if inductor.serves(query, numbers):
             return "pair by pair, in a kernel that torch's compiler writes for this GPU"
@@ -166,9 +180,11 @@ class Cosine(DotProduct):
         self.strength = strength
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """Keys of length 1."""
         return Prepared(key, project_each(unit, key))
 
     def dot_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, float]:
+        """`β q / |q|`, and keys of length 1."""
         right = prepared.projected
         self.check_widths(query, right)
         if not isinstance(self.strength, Tensor):
@@ -176,6 +192,7 @@ class Cosine(DotProduct):
         return unit(query) * per_query(self.strength, query, "strength"), right, 1.0
 
     def loop_form(self, query: Tensor, key: Tensor, prepared: Prepared | None) -> LoopForm:
+        """The vectors as they are, where the loop divides them by their lengths."""
         if type(self) is not Cosine:  # it may have another `dot_form`
             return super().loop_form(query, key, prepared)
         compared = Prepared(key, wide(key)) if prepared is None else prepared
@@ -186,6 +203,11 @@ class Cosine(DotProduct):
         return LoopForm(wide(query), compared.projected, float(self.strength), (True, prepared is None))
 
     def check_widths(self, query: Tensor, right: Tensor) -> None:
+        """Whether queries are as wide as what they are compared with.
+
+        Raises:
+            ShapeError: they are not.
+        """
         if query.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cosine needs one width: query {tuple(query.shape)}, key {tuple(right.shape)}")
 
@@ -209,6 +231,11 @@ class Location(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """`W s`, cut to the number of keys.
+
+        Raises:
+            ShapeError: more keys than positions.
+        """
         check_width("query", query, self.query_dim)
         return location(query, self.weight, prepared.key.shape[-2])
 
@@ -229,6 +256,11 @@ class FeedForward(Location):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """`W [input; state] + b`, cut to the number of keys.
+
+        Raises:
+            ShapeError: more keys than positions.
+        """
         check_width("query", query, self.query_dim)
         return feed_forward(query, self.weight, self.bias, prepared.key.shape[-2])
 
@@ -246,6 +278,9 @@ class LocationAware(Additive):
         hidden_dim: width of v.
         channels: number of filters in F.
         kernel_size: width of a filter in positions, odd.
+
+    Raises:
+        ConfigError: an even kernel size.
     """
 
     by_content = False
@@ -263,6 +298,16 @@ class LocationAware(Additive):
         prepared: Prepared,
         previous: Tensor | None = None,
     ) -> Float[Tensor, "*lead queries keys"]:
+        """`vᵀ tanh(W q + U k + T f)` of each pair.
+
+        Args:
+            query: `(batch, [heads,] queries, query_dim)`.
+            prepared: what `prepare` gave.
+            previous: earlier weights, `(batch, keys)` or `(batch, queries, keys)`; None for 0.
+
+        Raises:
+            ShapeError: earlier weights of another shape.
+        """
         query_side, key_side, vector = self.pair_form(query, prepared)
         if previous is None:
             return additive_pairs(query_side, key_side, vector, prepared=True)
@@ -287,6 +332,11 @@ class PerHead(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """Each head's scores.
+
+        Raises:
+            ShapeError: not as many heads as scores.
+        """
         check_heads(query, len(self.each))
         by_head = []
         for head, one in enumerate(self.each):

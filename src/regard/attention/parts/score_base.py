@@ -41,6 +41,15 @@ class Score(nn.Module):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """The score of each query and key.
+
+        Args:
+            query: `(batch, [heads,] queries, query_dim)`.
+            prepared: what `prepare` gave; its key heads divide the heads.
+
+        Returns:
+            `(batch, [heads,] queries, keys)`, at least float32.
+        """
         raise NotImplementedError
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
@@ -62,12 +71,15 @@ class Bound:
         self.by_content = score.by_content
 
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
+        """What the score makes of the keys."""
         return self.score.prepare(key)
 
     def in_blocks(self, query: Tensor, keys: int) -> str | None:
+        """As the score says, with what is bound."""
         return self.score.in_blocks(query, keys, **self.now)
 
     def __call__(self, query: Tensor, prepared: Prepared) -> Tensor:
+        """The scores, `(batch, [heads,] queries, keys)`, with what is bound."""
         scores: Tensor = self.score(query, prepared, **self.now)
         return scores
 
@@ -101,5 +113,6 @@ class DotProduct(Score):
     def forward(
         self, query: Float[Tensor, "*lead queries query_dim"], prepared: Prepared
     ) -> Float[Tensor, "*lead queries keys"]:
+        """`scale · left · right` of `dot_form`."""
         left, right, scale = self.dot_form(query, prepared)
         return dot(left, right, scale)

@@ -47,16 +47,20 @@ class Recompute(NamedTuple):
     counts: Counted
 
     def check(self) -> None:
+        """Raise an error where what the weights are made from was changed since the call."""
         check_unchanged(self.counts)
 
     def weights(self) -> Tensor:
+        """See `Recipe.weights`."""
         return self._made(self.call.normalizer, ALL)
 
     def log_weights(self) -> Tensor:
+        """See `Recipe.log_weights`."""
         return self._made(self.call.normalizer.log_weights, ALL)
 
     @property
     def statistics(self) -> Callable[[int], Statistics] | None:
+        """See `Recipe.statistics`."""
         return None if isinstance(self.call.normalizer.temperature, Tensor) else self.observed or self._statistics
 
     def _statistics(self, top: int) -> Statistics:

@@ -7,16 +7,17 @@ from torch import Tensor, nn
 
 
 class RecordingHook:
-    """A forward hook that looks for attentions and changes nothing: where a module gives none, it hears nothing.
+    """A forward hook that records attentions and changes nothing; of a module that returns none it records nothing.
 
     Args:
-        note: is told what the module gave.
+        note: called with what the module returned.
     """
 
     def __init__(self, note: Callable[[Any], None]) -> None:
         self._note = note
 
     def __call__(self, module: nn.Module, given: Any, result: Any) -> None:
+        """Called by torch after the module's forward; it returns None, so the result stays as it is."""
         self._note(result)
 
 

@@ -291,6 +291,7 @@ class Bags(NamedTuple):
         return found.view(self.shape)
 
     def mix(self, weights: Tensor) -> Tensor:
+        """Each query's weighted sum of the rows of its window, `(batch, queries, width)`."""
         summed = torch.embedding_bag(self.rows, self.places, self.begins, False, 0, False, weights.flatten())[0]
         return summed.view(*self.shape[:2], self.rows.shape[-1])
 

@@ -115,6 +115,15 @@ class Forwards:
         self.steps: list[Step] = []
 
     def forwards(self, projected: Array, keep: bool) -> tuple[Array, Array, Array, Array]:
+        """All steps.
+
+        Args:
+            projected: the inputs' part of the gates, `(time, batch, 4 width)`.
+            keep: whether the backward pass will follow.
+
+        Returns:
+            Hidden states, what was read, read weights and write weights, each `(time, batch, …)`.
+        """
         layout, width, kind = self.layout, self.cell.width, projected.dtype
         time, batch = projected.shape[:2]
         projected = projected * self.cell.scale

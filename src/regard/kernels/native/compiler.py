@@ -63,7 +63,11 @@ def how(name: str) -> str:
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL | None:
-    """The loops of `<name>.cpp`, built if they were not; None where they cannot be, with a warning if that fails."""
+    """The loops of `<name>.cpp`, built if they were not; None where they cannot be, with a warning if that fails.
+
+    Raises:
+        FileNotFoundError: there is no such source.
+    """
     command = compiler()
     if command is None:
         return None

@@ -70,6 +70,9 @@ def forward(
         sees no key has context 0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to
         bfloat16, with the sum taken of what was rounded (so its log-sum-exp is off by up to 2^-8), float16's to 16
         bits.
+
+    Raises:
+        RuntimeError: the processor has no matrix unit; `serves` says so.
     """
     (batch, heads, queries, dim), (key_heads, keys, width) = query.shape, (*key.shape[1:3], value.shape[3])
     context = query.new_empty(batch, heads, queries, width)
