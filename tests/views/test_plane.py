@@ -9,7 +9,7 @@ import pytest
 from regard.errors import ShapeError
 from regard.views.page.page import page
 from regard.views.picture.picture import figure
-from regard.views.plane import Layout
+from regard.views.plane import PlaneLayout
 from regard.views.scale import Scale
 from regard.views.tables import from_json, to_csv, to_json
 from regard.views.terminal.terminal import terminal
@@ -25,7 +25,7 @@ TRIANGLE = Plane(
 
 
 def test_one_scale_for_both_axes_and_every_point_once():
-    layout = Layout.of(TRIANGLE)
+    layout = PlaneLayout.of(TRIANGLE)
     assert [(mark.label, mark.x, mark.y) for mark in layout.marks] == [
         ("a", 0, 0), ("b", 1, 0), ("<i>", 0, 0.5), ("alone", 0.5, 0.25)
     ]  # fmt: skip

@@ -58,7 +58,7 @@ def anchored(label: str) -> str:
 
 
 def is_ignorable(character: str) -> bool:
-    """Whether a character only steers its neighbours (joiners, variation selectors, tags) and has no picture itself."""
+    """Whether a character only steers its neighbours (joiners, variation selectors, tags) and has no shape itself."""
     code = ord(character)
     return character in _JOINERS or 0xFE00 <= code <= 0xFE0F or 0xE0020 <= code <= 0xE01EF
 

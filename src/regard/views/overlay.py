@@ -1,4 +1,4 @@
-"""Light on a picture: where a model looked is bright, all else lies under a dark veil. The same for all renderers."""
+"""Attention as light on an image: weights uncover it, all else lies under a dark veil. The same for all renderers."""
 
 import io
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from regard.views.view import Overlay
 
 VEIL = (12, 16, 34)
 THICKEST = 0.66
-"""How much of a pixel the veil covers where nothing was looked at; where the most was, it is gone."""
+"""How much of a pixel the veil covers at weight 0; at the largest weight it is gone."""
 
 _LEGEND = (226, 229, 235)  # what the legend's veil lies on
 
@@ -21,11 +21,11 @@ def thickness(levels: np.ndarray) -> np.ndarray:
 
 
 def lit(overlay: Overlay, levels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """The picture with its light, `(height, width, 3)` of uint8; between the middles of cells light fades evenly."""
-    picture = np.asarray(_scaled(overlay.image, width, height), np.float64)
+    """The image with its light, `(height, width, 3)` of uint8; between the middles of cells light fades evenly."""
+    image = np.asarray(_scaled(overlay.image, width, height), np.float64)
     grid = Image.fromarray(np.clip(levels, 0.0, 1.0).astype(np.float32))
     veil = thickness(np.asarray(grid.resize((width, height), Image.Resampling.BILINEAR)))[..., None]
-    return np.rint(picture * (1 - veil) + np.array(VEIL) * veil).astype(np.uint8)
+    return np.rint(image * (1 - veil) + np.array(VEIL) * veil).astype(np.uint8)
 
 
 def legend(steps: int) -> np.ndarray:
@@ -35,14 +35,14 @@ def legend(steps: int) -> np.ndarray:
 
 
 def drawn_size(image: np.ndarray, longest: int) -> tuple[int, int]:
-    """Width and height of a picture whose longer side has that many pixels."""
+    """Width and height of an image whose longer side has that many pixels."""
     height, width = image.shape[:2]
     scale = longest / max(width, height)
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def shared(overlays: Sequence[Overlay]) -> list[np.ndarray]:
-    """The different pictures of some overlays, each once."""
+    """The different images of some overlays, each once."""
     found: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
     for overlay in overlays:
         found.setdefault(key(overlay.image), overlay.image)
@@ -50,12 +50,12 @@ def shared(overlays: Sequence[Overlay]) -> list[np.ndarray]:
 
 
 def key(image: np.ndarray) -> tuple[tuple[int, ...], bytes]:
-    """What tells pictures apart: their sizes and all of their pixels."""
+    """The identity of an image: its size and all of its pixels."""
     return image.shape, image.tobytes()
 
 
 def png(image: np.ndarray, longest: int | None = None) -> bytes:
-    """A picture as a PNG file; a longer one is scaled down to `longest` pixels."""
+    """An image as a PNG file; a longer one is scaled down to `longest` pixels."""
     drawn = Image.fromarray(image)
     if longest is not None and max(drawn.size) > longest:
         drawn = _scaled(image, *drawn_size(image, longest))
@@ -65,6 +65,6 @@ def png(image: np.ndarray, longest: int | None = None) -> bytes:
 
 
 def _scaled(image: np.ndarray, width: int, height: int) -> Image.Image:
-    """Larger ones keep their pixels as squares, which small pictures are made of; smaller ones are means."""
+    """Larger ones keep their pixels as squares, which small images are made of; smaller ones are means."""
     larger = width >= image.shape[1]
     return Image.fromarray(image).resize((width, height), Image.Resampling.NEAREST if larger else Image.Resampling.BOX)

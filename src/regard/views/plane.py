@@ -18,7 +18,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlaneLayout:
     """A plane laid out.
 
     Attributes:
@@ -33,7 +33,7 @@ class Layout:
     tall: float
 
     @classmethod
-    def of(cls, plane: Plane) -> "Layout":
+    def of(cls, plane: Plane) -> "PlaneLayout":
         """Lay a plane out, one scale for both axes."""
         there = plane.values[np.isfinite(plane.values).all(1)]
         low = there.min(0) if len(there) else np.zeros(2)

@@ -1,6 +1,6 @@
 """A view as data files, every number and label exactly as it was: JSON (everything) and CSV (numbers and labels).
 
-An overlay's picture is a PNG in base64, each of a view's pictures once. JSON has no NaN or infinity; they are written
+An overlay's image is a PNG in base64, each of a view's images once. JSON has no NaN or infinity; they are written
 as the strings "NaN", "Infinity", "-Infinity".
 
 CSV is a block a matrix: a line of column labels (in its corner the axes, and an overlay's title), then a line a row,
@@ -33,8 +33,8 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def to_json(view: View) -> str:
     """The whole view as JSON; `from_json` gives it back."""
-    pictures = shared([matrix for matrix in (*view.overview, *view.matrices) if isinstance(matrix, Overlay)])
-    places = {key(image): number for number, image in enumerate(pictures)}
+    images = shared([matrix for matrix in (*view.overview, *view.matrices) if isinstance(matrix, Overlay)])
+    places = {key(image): number for number, image in enumerate(images)}
     content = {
         "format": FORMAT,
         "kind": view.kind,
@@ -42,7 +42,7 @@ def to_json(view: View) -> str:
         "language": view.language,
         "notes": list(view.all_notes),
         "across": view.across,
-        **({"images": [base64.b64encode(png(image)).decode("ascii") for image in pictures]} if pictures else {}),
+        **({"images": [base64.b64encode(png(image)).decode("ascii") for image in images]} if images else {}),
         "overview": [_matrix_content(view, matrix, places) for matrix in view.overview],
         "matrices": [_matrix_content(view, matrix, places) for matrix in view.matrices],
     }
@@ -140,8 +140,8 @@ def _matrix_content(view: View, matrix: Matrix, places: dict[Any, int]) -> dict[
 def _image(text: Any) -> np.ndarray:
     try:
         return np.array(Image.open(io.BytesIO(base64.b64decode(text, validate=True)), formats=("PNG",)).convert("RGB"))
-    except Exception as error:  # decoders raise nearly anything when a picture is damaged, or is a bomb
-        raise DataError(f"a picture of this view is damaged: {error}") from error
+    except Exception as error:  # decoders raise nearly anything when an image is damaged, or is a bomb
+        raise DataError(f"an image of this view is damaged: {error}") from error
 
 
 def _json_number(value: float) -> float | str:

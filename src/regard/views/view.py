@@ -1,8 +1,8 @@
-"""What people look at, as data: matrices of numbers with a label for each row and each column.
+"""Views as data: matrices of numbers with a label for each row and each column.
 
 A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it. A `Plane`
 is a matrix of coordinates, drawn as points and the walks between them; an `Overlay` is a grid of weights, drawn as
-light on a picture. Both may stand beside others in any view.
+light on an image. Both may stand beside others in any view.
 
 A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
 new entries of `KINDS`, never new renderers.
@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.errors import ConfigError, DataError, ShapeError, nearest
-from regard.views.words import WORDS, Words
+from regard.views.words import WORDS, Phrases
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class Plane(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Overlay(Matrix):
-    """Where in a picture was looked: a grid of weights over it, the first row at the top.
+    """Attention over an image: a grid of weights on it, the first row at the top.
 
     Args:
         image: `(height, width, 3)`, uint8: red, green, blue. Overlays of one array share it in files.
-        boxes: left, top, right and bottom of known objects in the picture's pixels; they are outlined.
+        boxes: left, top, right and bottom of known objects in the image's pixels; they are outlined.
 
     Raises:
         ShapeError: the image is no such array, or a box is not four numbers.
@@ -194,8 +194,8 @@ class View:
         return KINDS[self.kind].drawn == "lines"
 
     @property
-    def words(self) -> Words:
-        """The words around the numbers, in the view's language."""
+    def words(self) -> Phrases:
+        """The phrases around the numbers, in the view's language."""
         return WORDS[self.language]
 
     @property

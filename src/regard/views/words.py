@@ -1,11 +1,11 @@
-"""The words around the numbers, in the languages that views speak."""
+"""The phrases around the numbers, in each language of views."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Words:
-    """One language's words; `code` is its tag in HTML."""
+class Phrases:
+    """The phrases of one language; `code` is its tag in HTML."""
 
     code: str
     not_an_effect: str
@@ -17,8 +17,8 @@ class Words:
     shown_every: str
 
 
-WORDS: dict[str, Words] = {
-    "en": Words(
+WORDS: dict[str, Phrases] = {
+    "en": Phrases(
         code="en",
         not_an_effect="A weight is not an effect: it shows where the model looked, not what changed its answer.",
         no_data="no data",
@@ -28,7 +28,7 @@ WORDS: dict[str, Words] = {
         matrix="Matrix {number}",
         shown_every="Too many labels to draw: one in {step} is shown.",
     ),
-    "zh": Words(
+    "zh": Phrases(
         code="zh-Hans",
         not_an_effect="权重不等于作用：它显示模型看了哪里，并不说明是什么改变了答案。",
         no_data="没有数据",

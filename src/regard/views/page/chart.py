@@ -77,8 +77,8 @@ def _lines(matrix: Matrix, curves: Curves, names: list[str], tall: float) -> Ite
         labelled = zip(points, matrix.columns, matrix.values[at].tolist(), strict=True)
         for point, label, value in labelled:
             if point is not None:
-                told = escape(f"{names[at]} · {readable(label)} · {exact(value)}")
-                yield f'<circle cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="4"><title>{told}</title></circle>'
+                title = escape(f"{names[at]} · {readable(label)} · {exact(value)}")
+                yield f'<circle cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="4"><title>{title}</title></circle>'
         there = [point for point in points if point is not None]
         left, height = _across(1.0) + _LEAD, bottom - place * tall
         if there:

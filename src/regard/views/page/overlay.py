@@ -1,5 +1,5 @@
-"""Grids of weights over pictures, in a page: tables whose cells are veils over a background, so that arrow keys, screen
-readers and a reader without styles have each weight. A picture of several overlays is in the file once.
+"""Grids of weights over images, in a page: tables whose cells are veils over a background, so that arrow keys, screen
+readers and a reader without styles have each weight. An image of several overlays is in the file once.
 """
 
 import base64
@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from regard.views.overlay import THICKEST, VEIL, drawn_size, key, png, shared
 from regard.views.view import Overlay
 
-_SIDE = 320  # CSS pixels of a picture's longer side
+_SIDE = 320  # CSS pixels of an image's longer side
 _PIXELS = 512  # of the longer side, in the file
 _STEPS = 50
 
 
 def overlay_rules(overlays: Mapping[int, Overlay]) -> str:
-    """The style of some overlays by their numbers in the page: each picture once, each size and each set of boxes."""
+    """The style of some overlays by their numbers in the page: each image once, each size and each set of boxes."""
     if not overlays:
         return ""
     rules = [f".v{step}{{background:{_veil(1 - step / _STEPS)}}}" for step in range(_STEPS + 1)]
     rules.append(f".bar.light{{background:linear-gradient(to right,{_veil(1)},{_veil(0)}),#e2e5eb}}")
-    pictures = shared(list(overlays.values()))
-    for number, image in enumerate(pictures):
+    images = shared(list(overlays.values()))
+    for number, image in enumerate(images):
         content = base64.b64encode(png(image, _PIXELS)).decode("ascii")
         rules.append(f":root{{--picture{number}:url(data:image/png;base64,{content})}}")
-    places = {key(image): number for number, image in enumerate(pictures)}
+    places = {key(image): number for number, image in enumerate(images)}
     for number, overlay in overlays.items():
         rows, columns = overlay.values.shape
         if not overlay.values.size:
@@ -53,7 +53,7 @@ def _veil(share: float) -> str:
 
 
 def _boxes(overlay: Overlay) -> str:
-    """Outlines as a small picture of lines, stretched like the one below it."""
+    """Outlines as a small SVG of lines, stretched like the image below it."""
     tall, wide = overlay.image.shape[:2]
     outlines = "".join(
         f"<path d='M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z'/>"

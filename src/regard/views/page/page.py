@@ -160,8 +160,8 @@ def _section(view: View, matrix: Matrix, number: int, scale: Scale) -> str:
 def _coordinates(view: View, plane: Plane, number: int, scale: Scale) -> str:
     """The numbers of a plane, each point once, folded away: the drawing says where they are."""
     points = points_of(plane)
-    said = f"{escape(readable(view.axes(plane)[1]))} ({len(points.rows)})"
-    return f"<details><summary>{said}</summary>\n{_table(view, points, number, scale)}</details>\n"
+    summary = f"{escape(readable(view.axes(plane)[1]))} ({len(points.rows)})"
+    return f"<details><summary>{summary}</summary>\n{_table(view, points, number, scale)}</details>\n"
 
 
 def _table(view: View, matrix: Matrix, number: int, scale: Scale) -> str:

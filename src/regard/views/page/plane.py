@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.views.curves import COLORS
 from regard.views.labels import readable, shorten, visible
-from regard.views.plane import Layout
+from regard.views.plane import PlaneLayout
 from regard.views.view import Plane, View
 
 _SIDE, _MARGIN = 300.0, 26.0
@@ -20,7 +20,7 @@ _LONGEST_NAME = 12  # in terminal columns
 
 def drawn_plane(view: View, plane: Plane) -> str:
     """The SVG element of one plane."""
-    layout = Layout.of(plane)
+    layout = PlaneLayout.of(plane)
     width, height = layout.wide * _SIDE + 2 * _MARGIN, layout.tall * _SIDE + 2 * _MARGIN
     name = escape(readable(plane.title) or readable(view.title))
     return (
@@ -40,7 +40,7 @@ def points_of(plane: Plane) -> Plane:
     )
 
 
-def _parts(layout: Layout, height: float) -> Iterator[str]:
+def _parts(layout: PlaneLayout, height: float) -> Iterator[str]:
     def at(x: float, y: float) -> tuple[str, str]:
         return f"{_MARGIN + x * _SIDE:.1f}", f"{height - _MARGIN - y * _SIDE:.1f}"
 

@@ -1,4 +1,4 @@
-"""A grid of weights over a picture, in a picture.
+"""A grid of weights over an image, in a picture.
 
 Lengths are in inches, text sizes in points.
 """
@@ -29,7 +29,7 @@ class OverlayPanel:
     Args:
         overlay: what is drawn.
         title: as it will stand in the picture.
-        wide, tall: of the picture alone.
+        wide, tall: of the image alone.
     """
 
     overlay: Overlay

@@ -128,16 +128,16 @@ class Sized(Protocol):
         ...
 
 
-Placed = TypeVar("Placed", bound=Sized)
+AnyPanel = TypeVar("AnyPanel", bound=Sized)
 
 
-def flow(panels: list[Placed], across: int | None = None) -> list[list[Placed]]:
+def flow(panels: list[AnyPanel], across: int | None = None) -> list[list[AnyPanel]]:
     """Panels in rows of `across`, or else so that the whole is about as wide as high."""
     if across is not None:
         return [panels[at : at + across] for at in range(0, len(panels), across)]
     area = sum((panel.width + GAP) * (panel.height + GAP) for panel in panels)
     limit = max([panel.width for panel in panels] + [1.2 * math.sqrt(area)])
-    rows: list[list[Placed]] = []
+    rows: list[list[AnyPanel]] = []
     used = 0.0
     for panel in panels:
         if not rows or used + GAP + panel.width > limit + 1e-9:

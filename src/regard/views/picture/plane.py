@@ -12,7 +12,7 @@ from regard.views.curves import COLORS
 from regard.views.fonts import drawable, families
 from regard.views.labels import readable, shorten, visible
 from regard.views.picture.panels import LABEL_SIZE, TITLE_SIZE
-from regard.views.plane import Layout
+from regard.views.plane import PlaneLayout
 from regard.views.view import Plane
 
 _SIDE = 2.6  # of the longer axis
@@ -32,7 +32,7 @@ class PlanePanel:
         title: as it will stand in the picture.
     """
 
-    layout: Layout
+    layout: PlaneLayout
     title: str
 
     @property
@@ -48,7 +48,7 @@ class PlanePanel:
 
 def plane_of(plane: Plane) -> PlanePanel:
     """The measures of a plane."""
-    return PlanePanel(Layout.of(plane), drawable(shorten(readable(plane.title), 44)))
+    return PlanePanel(PlaneLayout.of(plane), drawable(shorten(readable(plane.title), 44)))
 
 
 def draw_plane(drawn: Figure, panel: PlanePanel, left: float, top: float) -> None:

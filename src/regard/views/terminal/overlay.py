@@ -1,4 +1,4 @@
-"""Grids of weights over pictures, as text: half blocks in the picture's colours, or shades of the grid alone.
+"""Grids of weights over images, as text: half blocks in the image's colours, or shades of the grid alone.
 
 Several stand side by side where there is room.
 """
@@ -15,12 +15,12 @@ from regard.views.overlay import drawn_size, lit
 from regard.views.scale import Scale, brief
 from regard.views.view import Overlay, View
 
-_SIDE = 32  # columns of a picture in colour
+_SIDE = 32  # columns of an image in colour
 _SHADES = "·░▒▓█"
 _GAP = 2
 
 
-def looked(
+def overlay_blocks(
     view: View, overlays: Sequence[Overlay], scale: Scale, room: int, system: ColorSystem | None
 ) -> Iterator[list[str]]:
     """Blocks of lines of at most `room` columns, each with as many overlays as fit side by side."""
@@ -49,18 +49,18 @@ def _drawn(view: View, overlay: Overlay, scale: Scale, room: int, system: ColorS
         lines = _shaded(scale.levels(overlay.values), room)
     else:
         lines = _colored(overlay, scale, min(room, _SIDE), system)
-    told = [line for line in (readable(overlay.title), _strongest(view, overlay)) if line]
+    captions = [line for line in (readable(overlay.title), _strongest(view, overlay)) if line]
     plain = system is None or overlay.values.size == 0
     width = width_of(lines[0]) if plain else drawn_size(overlay.image, min(room, _SIDE))[0]
-    width = min(room, max(width, *(min(width_of(line), _SIDE) for line in told), 1))
-    title, *rest = [_filled(anchored(shorten(line, width)), width) for line in told]
+    width = min(room, max(width, *(min(width_of(line), _SIDE) for line in captions), 1))
+    title, *rest = [_filled(anchored(shorten(line, width)), width) for line in captions]
     head = Style(underline=True).render(title, color_system=system) if system is not None and overlay.title else title
     body = [line + " " * (width - width_of(line)) for line in lines] if plain else lines
     return [head, *body, *rest], width
 
 
 def _strongest(view: View, overlay: Overlay) -> str:
-    """Which cell has the largest weight: a picture of blocks does not say it to everyone."""
+    """Which cell has the largest weight: blocks of colour do not show it to everyone."""
     there = np.nan_to_num(overlay.values, nan=-math.inf)
     if not there.size or not np.isfinite(there).any():
         return ""

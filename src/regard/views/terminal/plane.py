@@ -1,7 +1,7 @@
 """A plane as text: points by their labels, the walks between them as dots."""
 
 from regard.views.labels import shorten, visible, width_of
-from regard.views.plane import Layout
+from regard.views.plane import PlaneLayout
 from regard.views.view import Plane
 
 _WIDEST, _HIGHEST = 64, 26
@@ -11,7 +11,7 @@ _BETWEEN = "·"
 
 def plotted(plane: Plane, room: int) -> list[str]:
     """The plane in at most so many columns."""
-    layout = Layout.of(plane)
+    layout = PlaneLayout.of(plane)
     names = {mark: shorten(visible(mark.label), 6) for mark in layout.marks}
     margin = max(map(width_of, names.values()), default=1)
     across = max(8, min(_WIDEST, room - margin, round(_HIGHEST * _FLAT * max(layout.wide, 0.2))))

@@ -13,7 +13,7 @@ from wcwidth import wrap
 from regard.views.curves import Curves
 from regard.views.labels import anchored, readable, shorten, visible, width_of
 from regard.views.scale import EITHER, EITHER_BELOW, Scale, brief, exact, ink, shade
-from regard.views.terminal.overlay import looked
+from regard.views.terminal.overlay import overlay_blocks
 from regard.views.terminal.plane import plotted
 from regard.views.view import Matrix, Overlay, Plane, View
 
@@ -50,7 +50,7 @@ def terminal(view: View, width: int | None = None, color: bool | None = None) ->
         blocks.append([_styled(line, Style(bold=True), system) for line in title])
     for over, group in groupby(view.overview or view.matrices, key=lambda matrix: isinstance(matrix, Overlay)):
         if over:
-            blocks.extend(looked(view, cast("list[Overlay]", list(group)), scale, room, system))
+            blocks.extend(overlay_blocks(view, cast("list[Overlay]", list(group)), scale, room, system))
         else:
             blocks.extend(list(_matrix_lines(view, matrix, scale, room, paint, system)) for matrix in group)
     if not view.matrices:
