@@ -30,6 +30,7 @@ def in_order(
         chunk: how many items are read before the first result comes; by default 16 batches.
 
     Raises:
+        ValueError: `size` or `chunk` is below 1.
         ShapeError: `run` gave another number of results than it was given items.
     """
     if size < 1 or (chunk is not None and chunk < 1):

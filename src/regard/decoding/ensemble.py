@@ -32,6 +32,9 @@ class Ensemble:
     Args:
         members: at least one.
         mean: see the table.
+
+    Raises:
+        ConfigError: no members, or an unknown mean.
     """
 
     def __init__(self, members: Sequence[Decoder], mean: str = "probability") -> None:
@@ -48,7 +51,11 @@ class Ensemble:
         return any(getattr(member, "training", False) for member in self.members)
 
     def start(self, memory: Sequence[Any], batch: int) -> State:
-        """The state before the first input; `memory` has one entry a member."""
+        """The state before the first input; `memory` has one entry a member.
+
+        Raises:
+            ShapeError: there are more or fewer memories than members.
+        """
         if len(memory) != len(self.members):
             raise ShapeError(f"{len(memory)} memories for an ensemble of {len(self.members)} decoders: one each")
         states = [member.start(one, batch) for member, one in zip(self.members, memory, strict=True)]

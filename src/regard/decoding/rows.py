@@ -53,7 +53,11 @@ def follow(state: State, stay: np.ndarray, parents: np.ndarray, slots: int, plac
 
 
 def check_rows(state: State, batch: int) -> None:
-    """Refuse a state that is not batch first: its rows could not be told apart."""
+    """Refuse a state that is not batch first: a search could not reorder its rows.
+
+    Raises:
+        ShapeError: some tensor of it has another number of rows than the batch.
+    """
     for leaf in tree_leaves(state):
         if isinstance(leaf, Tensor) and (leaf.dim() == 0 or leaf.shape[0] != batch):
             raise ShapeError(

@@ -70,6 +70,7 @@ def speculate(
 
     Raises:
         ConfigError: nothing is to be guessed, or nothing to start from.
+        RegardError: the decoder is in training mode.
     """
     if ahead < 1 or begin.shape[1] < 1:
         raise ConfigError(f"guess 1 id ahead or more, from 1 id or more; given ahead={ahead} and {begin.shape[1]} ids")

@@ -18,6 +18,9 @@ class Dropout(nn.Module):
 
     Args:
         rate: from 0 up to, but not including, 1.
+
+    Raises:
+        ConfigError: the rate is outside of that.
     """
 
     def __init__(self, rate: float) -> None:
@@ -28,9 +31,11 @@ class Dropout(nn.Module):
         self.dropped = min(round(rate * kernel.LEVELS), kernel.LEVELS - 1)
 
     def extra_repr(self) -> str:
+        """The rate, for `print`."""
         return f"rate={self.rate}"
 
     def forward(self, inputs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """`inputs` with elements dropped in training, and as they are in evaluation."""
         if not self.training or self.rate == 0:
             return inputs
         if inputs.device.type != "cpu":

@@ -46,4 +46,5 @@ class HookPoint(nn.Module):
     """Where a head's attention passes by, however it was computed, so that `regard.record` sees it under one name."""
 
     def forward(self, attended: Attended) -> Attended:
+        """The attention as it was given."""
         return attended

@@ -34,6 +34,7 @@ class Sums:
     processor_seconds: float = 0.0
 
     def add(self, other: "Sums") -> None:
+        """Add the sums of further updates."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -78,10 +79,12 @@ class Place:
     metrics: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        """The place as plain JSON, for a checkpoint."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Place":
+        """The place that `to_json` gave."""
         return cls(**{**saved, "total": Sums(**saved["total"]), "interval": Sums(**saved["interval"])})
 
     def judge(self, value: float, better: str) -> bool:
@@ -109,6 +112,11 @@ class Reader:
         self._plan: Sequence[list[int]] = []
 
     def plan(self, epoch: int) -> Sequence[list[int]]:
+        """The batches of an epoch, planned once while it lasts.
+
+        Raises:
+            DataError: the epoch has no batches.
+        """
         if epoch != self._epoch:
             self._plan, self._epoch = self.batches.plan(epoch), epoch
             if not self._plan:

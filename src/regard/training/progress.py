@@ -52,6 +52,9 @@ def reporter(style: str, console: Console | None = None) -> Reporter:
     Args:
         style: `live`, `lines`, `silent`, or `auto`: live in a terminal, lines elsewhere.
         console: where to; standard error by default, so that standard output holds results alone.
+
+    Raises:
+        ConfigError: an unknown style.
     """
     console = console or Console(file=sys.stderr)
     if style == "auto":
@@ -72,13 +75,13 @@ class Silent:
         pass
 
     def update(self, step: int, done: float, left: float | None, numbers: dict[str, float], line: bool) -> None:
-        pass
+        """Nothing."""
 
     def validated(self, step: int, metrics: dict[str, float], best: bool) -> None:
-        pass
+        """Nothing."""
 
     def say(self, message: str) -> None:
-        pass
+        """Nothing."""
 
 
 class Lines(Silent):
@@ -88,13 +91,16 @@ class Lines(Silent):
         self.console = console
 
     def update(self, step: int, done: float, left: float | None, numbers: dict[str, float], line: bool) -> None:
+        """A line, if `metrics.jsonl` gets one."""
         if line:
             self.say(f"step {step} ({done:.0%})  {_words(numbers)}  {_time_left(left)}")
 
     def validated(self, step: int, metrics: dict[str, float], best: bool) -> None:
+        """A line with the metrics."""
         self.say(f"step {step}  validation: {_words(metrics)}{'  (best so far)' if best else ''}")
 
     def say(self, message: str) -> None:
+        """The message as it is."""
         self.console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -124,6 +130,7 @@ class Live(Lines):
         self._bar.stop()
 
     def update(self, step: int, done: float, left: float | None, numbers: dict[str, float], line: bool) -> None:
+        """Redraw the bar, ten times a second at most."""
         now = time.monotonic()
         if done < 1 and now - self._drawn < _REDRAW:
             return

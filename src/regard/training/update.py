@@ -30,13 +30,19 @@ class Objective(Protocol):
     """
 
     @property
-    def total(self) -> Tensor: ...
+    def total(self) -> Tensor:
+        """The sum of the losses, in nats."""
+        ...
 
     @property
-    def count(self) -> Tensor: ...
+    def count(self) -> Tensor:
+        """The number of tokens."""
+        ...
 
     @property
-    def correct(self) -> Tensor: ...
+    def correct(self) -> Tensor:
+        """The number of tokens that were predicted right."""
+        ...
 
 
 class Updater:

@@ -16,6 +16,7 @@ class Text(NamedTuple):
     zh: str
 
     def to(self, language: Language) -> str:
+        """The words in one language."""
         return self.zh if language == "zh" else self.en
 
 
@@ -32,6 +33,7 @@ class Printed:
     places: int = 4
 
     def agrees(self, value: Value) -> bool:
+        """Whether the computed value, rounded to the printed places, is the printed one."""
         computed, printed = flatten(value), flatten(self.numbers)
         half = 0.5 * 10**-self.places * (1 + 1e-9)
         return len(computed) == len(printed) and all(

@@ -21,17 +21,17 @@ def test_gaps_are_told_by_the_table_and_only_where_they_are(tied):
     torch.manual_seed(0)
     model = MaskedLanguageModel(MaskedModelSettings(**SMALL, tied=tied), 23).eval()
     ids = torch.tensor([[5, 23, 7, 23, 9], [8, 23, 6, 0, 0]])
-    told = model.told(ids, ids == 23)
+    told = model.logits_at(ids, ids == 23)
     states = model.encoder(ids)
     row = model.norm(torch.nn.functional.gelu(model.transform(states[0, 3])))
     table = model.encoder.embedding.weight[:23] if tied else model.readout.weight
     torch.testing.assert_close(told[1], table @ row + model.readout.bias)
     assert told.shape == (3, 23)  # [MASK], the 24th, is no answer
-    alone = model.told(ids[1:, :3], ids[1:, :3] == 23)
+    alone = model.logits_at(ids[1:, :3], ids[1:, :3] == 23)
     torch.testing.assert_close(told[2:], alone)  # beside a longer line, padded
     names = [name for name, _ in model.named_parameters()]
     assert ("readout.weight" in names) != tied
-    model.told(ids, ids == 23).square().sum().backward()
+    model.logits_at(ids, ids == 23).square().sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
@@ -39,11 +39,11 @@ def test_a_gap_is_told_from_both_sides():
     torch.manual_seed(1)
     model = MaskedLanguageModel(MaskedModelSettings(**SMALL), 23).eval()
     ids = torch.tensor([[5, 6, 23, 7, 8]])
-    before = model.told(ids, ids == 23)
+    before = model.logits_at(ids, ids == 23)
     for at in (0, 4):
         other = ids.clone()
         other[0, at] = 9
-        assert not torch.allclose(model.told(other, ids == 23), before, atol=1e-4)
+        assert not torch.allclose(model.logits_at(other, ids == 23), before, atol=1e-4)
 
 
 def words(seed=0):

@@ -29,6 +29,9 @@ class Block(nn.Module):
         across: looks at another sequence.
         order: pre or post, see the module.
         dropout: on what each sub-layer adds.
+
+    Raises:
+        ConfigError: the order is neither.
     """
 
     def __init__(

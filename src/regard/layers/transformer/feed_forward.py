@@ -27,6 +27,9 @@ class FeedForward(nn.Module):
         hidden_dim: width between.
         activation: relu, gelu or swiglu.
         bias: whether the linear layers have one.
+
+    Raises:
+        ConfigError: an unknown activation.
     """
 
     def __init__(self, dim: int, hidden_dim: int, activation: str = "gelu", bias: bool = True) -> None:
@@ -39,7 +42,7 @@ class FeedForward(nn.Module):
         self.output = nn.Linear(hidden_dim, dim, bias=bias)
 
     def forward(self, x: Float[Tensor, "*lead dim"]) -> Float[Tensor, "*lead dim"]:
-        """Each vector by itself."""
+        """The network's output at each position."""
         if self.activation == "gelu" and type(self.inputs) is type(self.output) is nn.Linear:
             weights = (self.inputs.weight, self.inputs.bias, self.output.weight, self.output.bias)
             if kernel.serves(x, self.inputs.out_features, *weights) and not is_hooked(self.inputs, self.output):
@@ -56,4 +59,5 @@ class FeedForward(nn.Module):
         return out
 
     def extra_repr(self) -> str:
+        """The activation, for `print`."""
         return f"activation={self.activation!r}"

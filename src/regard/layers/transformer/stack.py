@@ -60,6 +60,9 @@ class Stack(nn.Module):
         window: how many keys a query sees, itself counted; needs `causal`.
         norm: after the last block (pre-norm stacks need one).
         dropout: on what comes in, once positions are added.
+
+    Raises:
+        ConfigError: no blocks, blocks of both kinds, a window without `causal`, or a position part of another kind.
     """
 
     def __init__(
@@ -120,6 +123,11 @@ class Stack(nn.Module):
 
         Returns:
             The vectors after the last layer; what padding gives is of no meaning.
+
+        Raises:
+            ConfigError: `memory` where there is no cross-attention, or none where there is; a cache that is not for a
+                causal stack, or beside `documents`.
+            ShapeError: the cache has another number of rows.
         """
         if (memory is None) != (self._blocks()[0].across is None):
             raise ConfigError("a stack with cross-attention takes memory=, one without it takes none")
@@ -159,6 +167,7 @@ class Stack(nn.Module):
         return list(self.blocks)
 
     def extra_repr(self) -> str:
+        """The two choices of the mask, for `print`."""
         return f"causal={self.causal}, window={self.window}"
 
 

@@ -49,6 +49,11 @@ class PretrainedEncoder(nn.Module):
         return self
 
     def forward(self, pixels: UInt8[Tensor, "batch height width 3"]) -> Float[Tensor, "batch rows columns channels"]:
+        """The grid of features that the chosen layer gives.
+
+        Args:
+            pixels: 0 to 255; they are normalized by ImageNet's mean and deviation.
+        """
         [grid] = self._seen(pixels, [self.layer]).values()
         return grid.permute(0, 2, 3, 1)
 

@@ -35,6 +35,7 @@ class SmallConvolutions(nn.Module):
 
     def forward(self, pixels: UInt8[Tensor, "batch height width 3"]) -> Grid:
         # Channels stay last in memory, as pictures lie and annotations are read: so a CPU convolves twice as fast.
+        """The grid of features; the pixels, 0 to 255, are scaled to −1 to 1."""
         grid = (pixels.permute(0, 3, 1, 2).float() / 127.5).sub_(1)
         for convolution, norm in zip(self.each, self.norms, strict=True):
             grid = F.relu(norm(convolution(grid)))
@@ -53,6 +54,11 @@ class GivenFeatures(nn.Module):
         self.width = settings.width
 
     def forward(self, features: Grid) -> Grid:
+        """The features as they were given.
+
+        Raises:
+            ShapeError: they have another width.
+        """
         if features.shape[-1] != self.width:
             raise ShapeError(f"the features are {features.shape[-1]} wide; this model was made for {self.width}")
         return features

@@ -47,10 +47,12 @@ class Tapes(NamedTuple):
 
     @property
     def hidden(self) -> Float[Tensor, "batch slots width"]:
+        """H, the hidden tape: h of each step."""
         return self.tape.chunk(2, -1)[0]
 
     @property
     def memory(self) -> Float[Tensor, "batch slots width"]:
+        """C, the memory tape: c of each step."""
         return self.tape.chunk(2, -1)[1]
 
     def written(self, tape: Tensor, key: Tensor, attended: Tensor, bound: int | None) -> "Tapes":

@@ -126,6 +126,7 @@ class ShallowFusion(Fusion):
         return Attention(Additive(query_dim=width, key_dim=width, hidden_dim=attention))
 
     def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
+        """One step of the target: attend to the source from h[t−1], then an LSTMN step over [x[t]; γ̃[t]]."""
         aligned = self.align(state.fixed, state.moving.before)
         assert aligned.context is not None
         found, _ = aligned.context.squeeze(1).chunk(2, -1)
@@ -147,6 +148,7 @@ class DeepFusion(Fusion):
         return Attention(Additive(query_dim=inputs + width, key_dim=width, hidden_dim=attention))
 
     def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
+        """One step of the target: both attentions, then the gates; r lets the source's memory in (eq. 13 to 15)."""
         past, before = state.moving
         looked = self.decoder.look(past, inputs)  # eq. 4, 5, 6
         aligned = self.align(state.fixed, torch.cat([inputs, before], -1))  # eq. 10, 11, 12

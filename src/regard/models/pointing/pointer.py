@@ -57,6 +57,7 @@ class PointerHead(nn.Module):
     def forward(
         self, hidden: Tensor, prepared: Any, open: Bool[Tensor, "batch n choices"]
     ) -> tuple[Float[Tensor, "batch n choices"], dict[str, Attended]]:
+        """Log-probabilities of the choices, and the attention that they are; a choice that is not open has −inf."""
         attended: Attended = self.attention(hidden, prepared, mask=masks.keep(open))
         return attended.log_weights, {POINTER: attended}
 
@@ -72,7 +73,11 @@ class SoftmaxHead(nn.Module):
         self.readout = nn.Linear(width, longest + 1)
 
     def prepare(self, items: Tensor) -> Any:
-        """There is nothing to look at, but there must not be more choices than the list has."""
+        """Nothing: this head has no keys.
+
+        Raises:
+            ShapeError: there are more points than the list has numbers.
+        """
         if items.shape[1] > self.longest + 1:
             raise ShapeError(
                 f"there are {items.shape[1] - 1} points; this model tells a number from 1 to {self.longest}, the most "
@@ -83,6 +88,7 @@ class SoftmaxHead(nn.Module):
     def forward(
         self, hidden: Tensor, prepared: Any, open: Bool[Tensor, "batch n choices"]
     ) -> tuple[Float[Tensor, "batch n choices"], dict[str, Attended]]:
+        """Log-probabilities of the choices; a choice that is not open has −inf. There is no attention."""
         scores = self.readout(hidden)[..., : open.shape[-1]]
         return torch.where(open, scores, -torch.inf).log_softmax(-1), {}
 

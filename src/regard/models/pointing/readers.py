@@ -33,6 +33,7 @@ class LSTMSetEncoder(nn.Module):
         lengths: Int[Tensor, " batch"],
         real: Bool[Tensor, "batch points"],
     ) -> Encoded:
+        """A hidden state a point, and the last point's for the set."""
         nothing = inputs.new_zeros(len(inputs), self.recurrence.layers, inputs.shape[-1])
         hidden, _ = self.recurrence(inputs, (nothing, nothing))
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, 1, hidden.shape[-1])
@@ -57,6 +58,7 @@ class TransformerSetEncoder(nn.Module):
         lengths: Int[Tensor, " batch"],
         real: Bool[Tensor, "batch points"],
     ) -> Encoded:
+        """A vector a point, 0 at padding, and their mean for the set."""
         output = self.stack(inputs, keep=None if bool(real.all()) else real).output
         output = torch.where(real[..., None], output, 0)
         return output, output.sum(1) / lengths[:, None]

@@ -29,6 +29,7 @@ class Sets(NamedTuple):
 
     @staticmethod
     def of(points: Float[Tensor, "batch points axes"], lengths: Int[Tensor, " batch"]) -> "Sets":
+        """What a rule knows of sets of points; padding may hold anything."""
         places = torch.arange(points.shape[1], device=points.device)
         real = places < lengths[:, None]
         # Sorted by the last axis first, then stably by the ones before it; padding comes last.
@@ -68,12 +69,15 @@ class AtMostOnce:
         self.least = least
 
     def start(self, sets: Sets) -> RuleState:
+        """Every point may still be chosen."""
         return {"left": sets.real}
 
     def after(self, sets: Sets, state: RuleState, choice: Int[Tensor, " batch"]) -> RuleState:
+        """The chosen point may not be chosen again."""
         return {"left": state["left"].scatter(1, choice[:, None], False)}
 
     def open(self, sets: Sets, state: RuleState) -> Bool[Tensor, "batch choices"]:
+        """The points that were not chosen yet, and the end once `least` were."""
         chosen = (sets.real & ~state["left"]).sum(1)
         return _with_end(state["left"], (chosen >= self.least) | ~state["left"].any(1))
 
@@ -93,11 +97,13 @@ class Triangles:
     """
 
     def start(self, sets: Sets) -> RuleState:
+        """No corner yet."""
         corners = torch.zeros(len(sets.real), dtype=torch.long, device=sets.real.device)
         none = corners.new_full((len(corners), 3), -1)
         return {"corners": corners, "now": none, "before": none}
 
     def after(self, sets: Sets, state: RuleState, choice: Int[Tensor, " batch"]) -> RuleState:
+        """One corner more; the third closes a triangle."""
         chosen = choice > 0
         place = torch.arange(3, device=choice.device) == (state["corners"] % 3)[:, None]
         now = torch.where(place & chosen[:, None], sets.rank.gather(1, choice[:, None]), state["now"])
@@ -106,6 +112,7 @@ class Triangles:
         return {"corners": corners, "now": now, "before": torch.where(whole, now, state["before"])}
 
     def open(self, sets: Sets, state: RuleState) -> Bool[Tensor, "batch choices"]:
+        """The points that keep corners and triangles in order, and the end after a whole triangle."""
         place, count = state["corners"] % 3, sets.real.sum(1)
         (first, second, _), (first_before, second_before, third_before) = (
             state[name].unbind(1) for name in ("now", "before")
@@ -132,7 +139,11 @@ RULES: dict[str, Rule] = {"each_once": EachOnce(), "at_most_once": AtMostOnce(3)
 
 
 def rule_of(name: str) -> Rule:
-    """The rule of that name; an unknown one is an error with the nearest."""
+    """The rule of that name.
+
+    Raises:
+        ConfigError: there is none; with the nearest name.
+    """
     if name not in RULES:
         raise ConfigError(f"no rule of pointing is named {name!r}.{nearest(name, RULES)}")
     return RULES[name]

@@ -42,25 +42,39 @@ class Questions(Protocol):
     """What is read: `data.question_batches.QuestionBatch` has it."""
 
     @property
-    def text(self) -> Tensor: ...
+    def text(self) -> Tensor:
+        """Ids of the features of the texts' words, `(batch, words, features)`."""
+        ...
 
     @property
-    def lengths(self) -> Tensor: ...
+    def lengths(self) -> Tensor:
+        """Words of each text, `(batch,)`."""
+        ...
 
     @property
-    def question(self) -> Tensor: ...
+    def question(self) -> Tensor:
+        """The same of the questions' words."""
+        ...
 
     @property
-    def question_lengths(self) -> Tensor: ...
+    def question_lengths(self) -> Tensor:
+        """Words of each question, `(batch,)`."""
+        ...
 
     @property
-    def in_question(self) -> Tensor: ...
+    def in_question(self) -> Tensor:
+        """Whether each word of the text stands in the question, `(batch, words)`."""
+        ...
 
     @property
-    def spans(self) -> Tensor: ...
+    def spans(self) -> Tensor:
+        """First and last place of each given answer, `(batch, given, 2)`."""
+        ...
 
     @property
-    def is_answer(self) -> Tensor: ...
+    def is_answer(self) -> Tensor:
+        """Which of these spans are answers, and not padding, `(batch, given)`."""
+        ...
 
 
 class EncodedText(NamedTuple):
@@ -99,6 +113,18 @@ class Round(nn.Module):
         asked: Float[Tensor, "batch asked width"],
         asked_mask: masks.Mask,
     ) -> Float[Tensor, "batch words width"]:
+        """One round over a text.
+
+        Args:
+            text: the words' states.
+            lengths: words of each text.
+            shared: the text's mask, for its self-attention.
+            question: the states of the question's words.
+            question_mask: of these.
+
+        Returns:
+            The words' states after the round.
+        """
         found = self.ask(text, asked, asked, mask=asked_mask).context
         again = self.back(*self.back.project(text, None), shared).context
         joined = torch.cat([text, found, text * found, again], dim=-1)

@@ -25,22 +25,34 @@ class LinkedPairs(Protocol):
     """A batch of sentence pairs whose links are known, as `data.translation.batches.TextBatch`."""
 
     @property
-    def source(self) -> Int[Tensor, "batch positions"]: ...
+    def source(self) -> Int[Tensor, "batch positions"]:
+        """Source ids, padded with 0."""
+        ...
 
     @property
-    def source_lengths(self) -> Int[Tensor, " batch"]: ...
+    def source_lengths(self) -> Int[Tensor, " batch"]:
+        """Real source positions of each pair."""
+        ...
 
     @property
-    def target_in(self) -> Int[Tensor, "batch steps"]: ...
+    def target_in(self) -> Int[Tensor, "batch steps"]:
+        """Target ids that the decoder reads, BOS first."""
+        ...
 
     @property
-    def target_out(self) -> Int[Tensor, "batch steps"]: ...
+    def target_out(self) -> Int[Tensor, "batch steps"]:
+        """Target ids that it is to predict, EOS last."""
+        ...
 
     @property
-    def target_lengths(self) -> Int[Tensor, " batch"]: ...
+    def target_lengths(self) -> Int[Tensor, " batch"]:
+        """Real target positions of each pair."""
+        ...
 
     @property
-    def links(self) -> Float[Tensor, "batch steps positions"] | None: ...
+    def links(self) -> Float[Tensor, "batch steps positions"] | None:
+        """A*: rows that sum to 1, or to 0 where a target token has no link; None where no links are known."""
+        ...
 
 
 @runtime_checkable

@@ -233,6 +233,7 @@ class LuongDecoder(RecurrentDecoder):
         self.readout = nn.Linear(self.dim + states_dim, self.readout_dim, bias=False)
 
     def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The attention's, and h̃ of the step before, 0 at first, with input feeding."""
         fixed, moving = self.source.start(memory.states, memory.lengths)
         if self.feeding:
             moving["fed"] = memory.states.new_zeros(len(memory.states), self.readout_dim)
@@ -246,6 +247,7 @@ class LuongDecoder(RecurrentDecoder):
         real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
+        """h_t by the recurrence, then c_t and h̃_t; see `RecurrentDecoder.read`."""
         inputs = torch.cat([embedded, moving["fed"].unsqueeze(1)], dim=-1) if self.feeding else embedded
         hidden, carried = self.recurrence(
             inputs, moving["carried"], None if real is None else real.lengths, linear
@@ -295,6 +297,7 @@ class BahdanauDecoder(RecurrentDecoder):
         self.readout = nn.Linear(self.dim + settings.embedding_dim + states_dim, 2 * self.readout_dim, bias=False)
 
     def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The attention's."""
         return self.source.start(memory.states, memory.lengths)
 
     def read(
@@ -305,6 +308,7 @@ class BahdanauDecoder(RecurrentDecoder):
         real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
+        """c_t from s_{t−1}, then s_t by the recurrence; see `RecurrentDecoder.read`."""
         before = moving["carried"][0][:, -1:]  # s_{t−1}, the top layer's
         attended, context, after = self._attend(fixed, moving, before, embedded, linear)  # α_t, eq. 6; c_t, eq. 5
         context = context.to(embedded.dtype)
@@ -333,6 +337,7 @@ class FixedContextDecoder(RecurrentDecoder):
         self.readout = nn.Linear(self.dim + context_dim, self.readout_dim, bias=False)
 
     def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The encoder's last state, where every step reads it; nothing otherwise."""
         return ({"context": memory.final[0][:, -1]} if self.every_step else {}), {}
 
     def read(
@@ -343,6 +348,7 @@ class FixedContextDecoder(RecurrentDecoder):
         real: RealTokens | None = None,
         linear: Linear = F.linear,
     ) -> Reading:
+        """The recurrence over [word vector; context]; see `RecurrentDecoder.read`."""
         context = [part.unsqueeze(1).expand(-1, embedded.shape[1], -1) for part in fixed.values()]
         hidden, carried = self.recurrence(
             torch.cat([embedded, *context], dim=-1), moving["carried"], None if real is None else real.lengths

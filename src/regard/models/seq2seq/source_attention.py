@@ -38,6 +38,9 @@ class SourceAttention(nn.Module):
         query_dim: width of the decoder's state.
         input_dim: width of the word vectors; the score feed_forward reads [input; state].
         key_dim: width of the encoder's states, which are keys and values.
+
+    Raises:
+        ConfigError: the score does not fit the widths, or its number of source positions is not given.
     """
 
     def __init__(self, settings: RecurrentSettings, query_dim: int, input_dim: int, key_dim: int) -> None:

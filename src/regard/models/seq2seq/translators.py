@@ -21,15 +21,21 @@ class Model(Protocol):
     """What is asked of a translator's model, be it one of the `KINDS` or several as one (`tasks.ensemble`)."""
 
     @property
-    def decoder(self) -> Decoder: ...
+    def decoder(self) -> Decoder:
+        """The decoder that the search steps through."""
+        ...
 
     def encode(self, source: Tensor, lengths: Tensor) -> Any:
         """The memory that the decoder starts from."""
         ...
 
-    def eval(self) -> Any: ...
+    def eval(self) -> Any:
+        """Put the model into evaluation mode."""
+        ...
 
-    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All weights."""
+        ...
 
 
 def build_translator(settings: Any, source_vocabulary: int, target_vocabulary: int) -> Any:

@@ -23,13 +23,19 @@ class Sentences(Protocol):
     """What training reads: ids padded on the right, the words of each sentence, and the number of its label."""
 
     @property
-    def ids(self) -> Tensor: ...
+    def ids(self) -> Tensor:
+        """Word ids, padded on the right, `(batch, positions)`."""
+        ...
 
     @property
-    def lengths(self) -> Tensor: ...
+    def lengths(self) -> Tensor:
+        """Words of each sentence, `(batch,)`."""
+        ...
 
     @property
-    def labels(self) -> Tensor: ...
+    def labels(self) -> Tensor:
+        """The number of each sentence's label, `(batch,)`."""
+        ...
 
 
 class Classifier(nn.Module):

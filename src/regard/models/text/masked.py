@@ -1,6 +1,6 @@
-"""A masked language model: all of a text is read at once, and what is hidden of it is told (Devlin et al. 2019).
+"""A masked language model: all of a text is read at once, and its masked tokens are predicted (Devlin et al. 2019).
 
-pieces, some as [MASK] ── Transformer encoder ── at the hidden places: linear, GELU, norm ── logits by the table
+tokens, some as [MASK] ── Transformer encoder ── at the masked positions: linear, GELU, norm ── logits by the table
 """
 
 from typing import Protocol, runtime_checkable
@@ -15,17 +15,23 @@ from regard.models.transformer.encoder import TransformerEncoder
 
 
 @runtime_checkable
-class Gaps(Protocol):
-    """What training reads: windows with gaps, where the gaps are, and what stood there, row by row."""
+class MaskedTokens(Protocol):
+    """A batch for training, as `data.masked.batches.MaskedBatch`."""
 
     @property
-    def ids(self) -> Tensor: ...
+    def ids(self) -> Tensor:
+        """Ids of windows with masked tokens, `(batch, positions)`."""
+        ...
 
     @property
-    def predicted(self) -> Tensor: ...
+    def predicted(self) -> Tensor:
+        """True at the positions whose tokens are to be predicted, `(batch, positions)`."""
+        ...
 
     @property
-    def targets(self) -> Tensor: ...
+    def targets(self) -> Tensor:
+        """The tokens that stood there, row by row, `(predicted,)`."""
+        ...
 
 
 class MaskedLanguageModel(nn.Module):
@@ -33,7 +39,7 @@ class MaskedLanguageModel(nn.Module):
 
     Args:
         settings: the choices.
-        vocabulary: how many ids there are to tell; the one after them, `mask`, is read for what is hidden.
+        vocabulary: how many ids there are to predict; the one after them, `mask`, stands for a masked token.
     """
 
     def __init__(self, settings: MaskedModelSettings, vocabulary: int) -> None:
@@ -45,27 +51,27 @@ class MaskedLanguageModel(nn.Module):
         self.readout = nn.Linear(settings.dim, vocabulary)
         nn.init.zeros_(self.readout.bias)
         if settings.tied:
-            # [MASK] is read and never told, so that what is told is the table without its last row.
+            # [MASK] is read and never predicted: the output layer is the table without its last row.
             del self.readout.weight
         else:
             nn.init.normal_(self.readout.weight, std=0.02)
 
     def logits(self, states: Float[Tensor, "*lead dim"]) -> Float[Tensor, "*lead vocabulary"]:
-        """How likely each piece is to have stood at a place, from the encoder's state there."""
+        """Logits of the token at each position, from the encoder's states there."""
         table = self.encoder.embedding.weight[: self.mask] if self.settings.tied else self.readout.weight
         return F.linear(self.norm(F.gelu(self.transform(states))), table, self.readout.bias)
 
-    def told(
-        self, ids: Int[Tensor, "batch positions"], told: Bool[Tensor, "batch positions"]
-    ) -> Float[Tensor, "gaps vocabulary"]:
-        """The logits at some places alone, row by row; id 0 is padding.
+    def logits_at(
+        self, ids: Int[Tensor, "batch positions"], positions: Bool[Tensor, "batch positions"]
+    ) -> Float[Tensor, "predicted vocabulary"]:
+        """The logits at some positions alone, row by row; id 0 is padding.
 
         Args:
             ids: what is read.
-            told: where to tell what stood there.
+            positions: True where a token is to be predicted.
         """
-        return self.logits(self.encoder(ids)[told])
+        return self.logits(self.encoder(ids)[positions])
 
-    def forward(self, batch: Gaps, smoothing: float = 0.0) -> Objective:
-        """Sums over the gaps of a batch."""
-        return objective(self.told(batch.ids, batch.predicted), batch.targets, smoothing)
+    def forward(self, batch: MaskedTokens, smoothing: float = 0.0) -> Objective:
+        """Sums over the masked tokens of a batch, in nats."""
+        return objective(self.logits_at(batch.ids, batch.predicted), batch.targets, smoothing)

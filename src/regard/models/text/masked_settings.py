@@ -4,4 +4,4 @@ from regard.models.transformer.settings import TransformerFields
 
 
 class MaskedModelSettings(TransformerFields):
-    """A Transformer encoder that tells what is hidden from it."""
+    """A Transformer encoder that predicts masked tokens."""

@@ -21,13 +21,19 @@ class TaggedWords(Protocol):
     """What training reads: ids of the features of each word, words of each sentence, the number of each one's tag."""
 
     @property
-    def ids(self) -> Tensor: ...
+    def ids(self) -> Tensor:
+        """Ids of each word's features, `(batch, words, features)`."""
+        ...
 
     @property
-    def lengths(self) -> Tensor: ...
+    def lengths(self) -> Tensor:
+        """Words of each sentence, `(batch,)`."""
+        ...
 
     @property
-    def tags(self) -> Tensor: ...
+    def tags(self) -> Tensor:
+        """The number of each word's tag, `(batch, words)`; −100 at padding."""
+        ...
 
 
 class Tagger(nn.Module):

@@ -17,5 +17,6 @@ class Embedding(nn.Embedding):
         nn.init.normal_(self.weight, std=settings.dim**-0.5 if settings.scales else 0.02)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
+        """The vectors of some ids."""
         vectors = super().forward(ids)
         return vectors if self.scale == 1 else vectors * self.scale

@@ -158,7 +158,7 @@ class Filler:
     def _told(self, lines: list[Gapped], top: int) -> list[Filled]:
         self.model.eval()
         ids = pad([one.ids for one in lines])[0].to(self._device)
-        logits = self.model.told(ids, ids == self.model.mask).double()
+        logits = self.model.logits_at(ids, ids == self.model.mask).double()
         logits[:, : len(SPECIALS)] = -torch.inf  # nothing, an unknown word or a line's end fills no gap in a line
         best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(SPECIALS)))
         chances, found = iter(best.values.tolist()), iter(best.indices.tolist())

@@ -23,6 +23,9 @@ class Processes:
 
     They meet over gloo on CPUs and over the device's own way elsewhere. The environment's `ACCELERATE_USE_CPU=true`
     keeps a run off a device that is there.
+
+    Raises:
+        RunError: not as many processes met as were launched.
     """
 
     def __init__(self) -> None:

@@ -45,6 +45,7 @@ class Log:
         self._events.flush()
 
     def close(self) -> None:
+        """Close both files."""
         self._file.close()
         self._events.close()
 

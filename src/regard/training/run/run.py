@@ -56,7 +56,11 @@ class RunFolder:
         return run
 
     def refuse_taken(self) -> None:
-        """Raise a RunError if there is something at the path already."""
+        """Make sure that the path is free.
+
+        Raises:
+            RunError: there is something already.
+        """
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise RunError(
                 f"{self.path} is there already and is not an empty folder; name another one, or resume the run"
