@@ -53,11 +53,11 @@ def attend(
         value: as many as keys, any width. None is the pointer: the weights are the answer.
         score: a Score, or the name of one without parameters.
         normalizer: a Normalizer or its name.
-        mask: who may see whom: one of `regard.masks`, a bool tensor (True = may be seen; the shapes of `masks.keep`)
-            or a function of (b, h, q, k). A query that may see nothing reads 0.
+        mask: which keys each query may attend to: one of `regard.masks`, a bool tensor (True = may attend; the shapes
+            of `masks.keep`) or a function of (b, h, q, k). A fully masked query gets a zero context.
         bias: added to the scores before the mask, broadcastable to them.
         refocus: a callable weights → weights or a list of them, applied left to right after normalising; weight that
-            lands on hidden keys is set to 0.
+            lands on masked-out keys is set to 0.
         dropout: always applied (modules pass 0 in eval); it never shows in the weights.
         weights: make the weights at once instead of on access, for compile, export and vmap.
         statistics: make the statistics of the weights at once, with this many of each query's largest (0: none): where
@@ -86,7 +86,7 @@ class Explanation:
     Attributes:
         path: its name.
         reasons: in words.
-        guarded: whether hidden content is cleaned first.
+        guarded: whether masked-out content is cleaned first.
         cost: what the path takes, where that was asked for.
         explicit: what forming all weights would take instead, likewise.
     """
@@ -100,7 +100,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"path: {self.path}", *(f"  because {reason}" for reason in self.reasons)]
         if self.guarded:
-            lines.append("  hidden content is cleaned first: it is not finite, or the call cannot look at its numbers")
+            lines.append("  masked-out content is cleaned first: it is not finite, or its numbers cannot be read")
         if self.cost is not None:
             lines.append(f"  costs {self.cost}")
         if self.explicit is not None and self.path != "explicit":

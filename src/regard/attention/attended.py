@@ -51,7 +51,7 @@ class Attended:
 
     @property
     def log_weights(self) -> Float[Tensor, "*lead queries keys"]:
-        """Logarithm of the weights after the mask and before refocus, −inf at hidden keys: the pointer's loss."""
+        """Logarithm of the weights after the mask and before refocus, −inf at masked-out keys: the pointer's loss."""
         if self._log_weights is None:
             self._log_weights = self._made_from().log_weights()
         return self._log_weights

@@ -37,7 +37,7 @@ def loop(request, monkeypatch):
     else:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
     if request.param == "products":
-        small = {"_LEAST": 1, "_SIDE": 1, "_SIDE_BACK": 1, "_BLOCK": 11, "_UNITS": 6, "_POWERS": 997}
+        small = {"_LEAST": 1, "_SIDE": 1, "_SIDE_BACKWARD": 1, "_BLOCK": 11, "_UNITS": 6, "_POWERS": 997}
         for name, value in small.items():
             monkeypatch.setattr(additive_products, name, value)
     return request.param

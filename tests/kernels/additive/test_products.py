@@ -85,7 +85,7 @@ def test_hidden_units_keep_their_errors_to_themselves():
 def test_it_serves_what_no_power_overflows_for(monkeypatch):
     monkeypatch.setattr(additive_products, "_LEAST", 1)
     monkeypatch.setattr(additive_products, "_SIDE", 1)
-    monkeypatch.setattr(additive_products, "_SIDE_BACK", 1)
+    monkeypatch.setattr(additive_products, "_SIDE_BACKWARD", 1)
     query, key, vector = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.ones(3)
     for a, b, forward, backward in (
         (8.0, -8.0, True, True),

@@ -95,10 +95,10 @@ class Plan(NamedTuple):
 
     Attributes:
         choice: its path.
-        guarded: hidden content must be guarded against while walking it.
-        looks: nobody has looked at the call's numbers yet: its loop has to.
-        unread: what is hidden may hold anything, for the loop does not read it.
-        draws: dropout is the native loop's, which has draws of its own, even where hidden content sends the call
+        guarded: masked-out content must be guarded against in its run.
+        checks_in_loop: whether the call's numbers are finite is left to its loop to find.
+        masked_unread: what is masked out may hold anything, for the loop does not read it.
+        draws: dropout is the native loop's, which has draws of its own, even where masked-out content sends the call
             another way.
     """
 
@@ -166,7 +166,7 @@ class Call(NamedTuple):
     # --- choosing ---------------------------------------------------------------------------------------------------
 
     def choose(self, *, ahead: bool = True) -> Plan:
-        """The path, and who sees to it that hidden content leaves no trace.
+        """The path, and who sees to it that masked-out content leaves no trace.
 
         Args:
             ahead: look for such content here; else a loop that looks at all that it reads is left to do so.
@@ -213,7 +213,7 @@ class Call(NamedTuple):
         return Plan(choose.choose(facts._replace(unsafe=True)), True, False, False, draws)
 
     def _is_safe(self) -> bool:
-        """Whether all content is finite and moderate, so that what is hidden leaves no trace in the answer."""
+        """Whether all content is finite and moderate, so that what is masked out leaves no trace in the answer."""
         narrow = type(self.score) not in (Dot, ScaledDot, Cosine) and self._multiplies_in_float16()
         is_safe = guarding.is_short if narrow else guarding.is_safe
         if self.prepared is None:
@@ -229,7 +229,7 @@ class Call(NamedTuple):
     def _loop_checks_safety(self) -> bool:
         """Whether the native loop reads what the caller gave, with nothing made of it first, and looks at it.
 
-        What is made of hidden content, parameters say, would get a gradient of 0 · NaN.
+        What is made of masked-out content, parameters say, would get a gradient of 0 · NaN.
         """
         score, prepared = self.score, self.prepared
         given = type(score) in (Dot, ScaledDot) or (type(score) is Cosine and not isinstance(score.strength, Tensor))
@@ -264,7 +264,7 @@ class Call(NamedTuple):
         return dot.serves(self.query, self.query, self.value)
 
     def _blocks(self) -> bool:
-        """Whether a path whose gradients are written out may be taken, and is worth it."""
+        """Whether a path with a hand-written backward may be taken, and is worth it."""
         if self.traced or self.sizes.queries * self.sizes.keys < _LARGE:
             return False
         return self.query.is_cpu and is_plain(self.query) and are_plain_tensors(self.compared(), self.value, self.bias)
@@ -275,7 +275,7 @@ class Call(NamedTuple):
         return learned and self._blocks() and self.sizes.queries * self.sizes.keys >= 16 * _LARGE
 
     def _is_windowed(self) -> bool:
-        """Under a window alone, and one that hides most."""
+        """Under a window alone, and one that masks most out."""
         summary = self.summary
         alone = summary.rest is None and summary.lengths is None and self.bias is None
         return alone and summary.window is not None and 4 * sum(summary.window) + 256 <= self.sizes.keys

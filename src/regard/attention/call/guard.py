@@ -1,9 +1,9 @@
 """What is masked out cannot touch the answer or a gradient, not even as NaN or inf.
 
 A weight of 0 is not enough: 0 × NaN is NaN, forwards in the read and backwards in the score. So rows that are not
-finite, keys that no query sees and queries that see none are replaced by 0 before anything is computed with them (the
-gradient to them is then exactly 0), and the queries that do see a row that is not finite read NaN, as plain arithmetic
-would have given.
+finite, keys that no query may attend to and fully masked queries are replaced by 0 before anything is computed with
+them (the gradient to them is then exactly 0), and the queries that do see a row that is not finite read NaN, as plain
+arithmetic would have given.
 """
 
 import math
@@ -106,7 +106,7 @@ def guard(query: Tensor, key: Tensor, value: Tensor | None, keep: Tensor) -> Gua
 
 
 def propagate_nan(tensor: Tensor, nonfinite: Tensor | None, keep: Tensor | None = None) -> Tensor:
-    """Write NaN into the rows that must read it; where `keep` is given, only at keys that may be seen."""
+    """Write NaN into the rows that must read it; where `keep` is given, only at keys that may be attended to."""
     if nonfinite is None:
         return tensor
     rows = nonfinite.unsqueeze(-1)

@@ -27,13 +27,13 @@ class MaskSummary(NamedTuple):
     """A mask taken apart; all parts must agree.
 
     Attributes:
-        causal: query i sees no key beyond i, as many queries as keys.
+        causal: query i attends to no key beyond i, as many queries as keys.
         lengths: the keys of each item that are real and come first, or None for all.
         ragged_queries: whether only as many queries of each item see anything.
-        window: the positions before and after its own that a query sees, as many queries as keys; or None.
+        window: the positions before and after its own that a query attends to, as many queries as keys; or None.
         rest: everything else, to be drawn.
         beside_causal: all of it without `causal`.
-        mask: all of it again, without what hides nothing and without the caller's tensors where they were read.
+        mask: all of it again, without what masks nothing out and without the caller's tensors where they were read.
     """
 
     causal: bool
@@ -64,11 +64,11 @@ class DecomposedMask(NamedTuple):
     """A mask taken apart for the native loop, which knows more: where a query stands may be any key.
 
     Attributes:
-        causal: query i sees no key beyond i + offset.
+        causal: query i attends to no key beyond i + offset.
         offset: the key at which query 0 stands.
-        window: the positions before and after its own that a query sees, or None for all.
+        window: the positions before and after its own that a query attends to, or None for all.
         lengths: the keys of each item that are real and come first, or None for all.
-        query_lengths: likewise the queries that see anything.
+        query_lengths: likewise the queries that attend to anything.
         known: all that the above say, as a mask that no caller can change.
         rest: everything else, to be drawn.
     """
@@ -228,7 +228,7 @@ _READ = (_Lengths, _RaggedLengths)
 
 
 def _read(part: Mask, sizes: Sizes, large: bool) -> Mask | None:
-    """The same mask as a simpler one, None for one that hides nothing; itself where it is not known to be any."""
+    """The same mask as a simpler one, None for one that masks nothing out; itself where it is not known to be any."""
     if not large and (isinstance(part, Keep) or (isinstance(part, Padding) and part.kept is not None)):
         return part
     if isinstance(part, Keep):

@@ -18,7 +18,7 @@ def max_pooling(
 
     Args:
         features: scores and values alike.
-        mask: what may be seen, such as `masks.padding(lengths)`; a channel that may see nothing gives 0.
+        mask: what may be attended to, such as `masks.padding(lengths)`; a channel that may see nothing gives 0.
 
     Returns:
         What was read, and the attention, whose weights `(batch, channels, 1, positions)` are 1 at the places taken.

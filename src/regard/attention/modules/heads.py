@@ -2,7 +2,7 @@
 
 `MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
 stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
-product, and a `AttentionContext` that says for all layers alike who may see whom.
+product, and a `AttentionContext` that says for all layers alike which keys each query may attend to.
 """
 
 from collections.abc import Callable
@@ -42,13 +42,13 @@ class Keys(NamedTuple):
 
 
 class AttentionContext:
-    """Who may see whom, for all layers of a stack.
+    """Which keys each query may attend to, for all layers of a stack.
 
     Args:
-        keep: True where the key may be seen; None if each query sees all keys, or those up to itself.
+        keep: True where the key may be attended to; None if each query sees all keys, or those up to itself.
         causal: without `keep`: as many queries as keys, and each sees those up to itself.
         bias: added to the scores of each head.
-        turn: what positions do to queries and keys.
+        rotation: what positions do to queries and keys.
         positions: of queries and keys, for scores that know them.
     """
 
@@ -62,7 +62,7 @@ class AttentionContext:
     ) -> None:
         self.keep, self.causal, self.bias, self.rotation, self.positions = keep, causal, bias, rotation, positions
         self._additive_mask: Tensor | None = None
-        # Queries that may see nothing read 0; to the kernel they see everything, for 0 / 0 has no gradient.
+        # Fully masked queries get a zero context; to the kernel they see everything, for 0 / 0 has no gradient.
         self.has_keys: Tensor | None = None
         if keep is not None:
             has_keys = keep.any(-1, keepdim=True)
@@ -172,7 +172,7 @@ class Heads(nn.Module):
             context: after the projection back.
             query: `(batch, heads, queries, width)`.
             keys: gives what was looked at.
-            sight: who could see whom.
+            shared: which keys each query could attend to.
         """
         return Attended(context, source=self._source(lambda: self._by_attend(query, keys(), shared)))
 

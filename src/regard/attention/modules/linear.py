@@ -88,7 +88,7 @@ def linear_attention(
         keep: `(batch, keys)`, bool, True at real keys; the others contribute nothing, whatever they hold.
 
     Returns:
-        In the type of the values. A query that may see nothing reads 0.
+        In the type of the values. A fully masked query gets a zero context.
 
     Raises:
         ShapeError: shapes that do not fit together.
@@ -152,7 +152,7 @@ def linear_step(
         found = _by_kernel(group, phi, query, key, value, state, keep, causal=True)
         if found is not None:
             return group.undo(found.context).to(value.dtype), LinearState(group.undo_heads(found.memory))
-    # Hidden keys are cleared before φ as well: the gradient of φ at NaN is NaN, and 0 · NaN is NaN.
+    # Masked-out keys are cleared before φ as well: the gradient of φ at NaN is NaN, and 0 · NaN is NaN.
     values = group.heads(_zero_out(wide(value), real)).unsqueeze(2)
     memory = None if state is None else group.heads(state.memory).unsqueeze(2)
     chunk = kernel.CHUNK if query.shape[-2] > 1 else 1

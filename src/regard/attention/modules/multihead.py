@@ -148,10 +148,10 @@ class MultiHeadAttention(nn.Module):
         """Attend with every head.
 
         Args:
-            query: what asks.
+            query: query vectors.
             key: what is asked; None is self-attention, and what `project` returned saves projecting again.
-            value: what is read; None reads the key's own sequence.
-            mask: who may see whom, see `attend`; `(batch, queries, keys)` serves all heads of an item.
+            value: value vectors; None reads the key's own sequence.
+            mask: which keys each query may attend to, see `attend`; `(batch, queries, keys)` holds for all heads.
             bias: added to the scores.
             query_positions: needed where the position part or the score knows positions.
             key_positions: likewise; None in self-attention takes those of the queries.

@@ -24,7 +24,7 @@ class Mask:
     """The base of all masks."""
 
     def draw(self, sizes: Sizes, device: torch.device) -> Bool[Tensor, "b h q k"]:
-        """The mask for these sizes, `(batch or 1, heads or 1, queries or 1, keys)`, True where the key may be seen."""
+        """The mask for these sizes, `(batch or 1, heads or 1, queries or 1, keys)`, True where the query may attend."""
         raise NotImplementedError
 
     def __and__(self, other: "MaskLike") -> "Mask":
@@ -64,7 +64,7 @@ def as_mask(given: Any) -> Mask:
             raise MaskError(f"masks.{given.__name__} makes a mask; call it: masks.{given.__name__}(…)")
         return Function(given)
     raise MaskError(
-        f"a mask must be one of regard.masks, a bool tensor (True = may be seen) or a function of (b, h, q, k); "
+        f"a mask must be one of regard.masks, a bool tensor (True = may attend) or a function of (b, h, q, k); "
         f"it was {type(given).__name__}"
     )
 
@@ -352,10 +352,12 @@ def check_bool(what: str, tensor: Tensor) -> None:
     if tensor.dtype == torch.bool:
         return
     if tensor.is_floating_point():
-        advice = "numbers to add to the scores go in bias=; for a mask of 0 and 1 write mask.bool() (1 = may be seen)"
+        advice = "numbers to add to the scores go in bias=; for a mask of 0 and 1 write mask.bool() (1 = may attend)"
     else:
-        advice = "write mask.bool() if 1 means that the key may be seen, mask == 0 if 1 means that it may not"
-    raise MaskError(f"{what} must be bool (True = may be seen); it is {tensor.dtype}. {advice[0].upper()}{advice[1:]}")
+        advice = (
+            "write mask.bool() if 1 means that the query may attend to the key, mask == 0 if 1 means that it may not"
+        )
+    raise MaskError(f"{what} must be bool (True = may attend); it is {tensor.dtype}. {advice[0].upper()}{advice[1:]}")
 
 
 def _check_shape(what: str, tensor: Tensor, expected: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Masks: who may see whom. One polarity everywhere: True, or "keep", means that the query may see the key.
+"""Masks: which keys each query may attend to. One polarity everywhere: True, or "keep", means that it may.
 
 A mask is an object that is drawn for a call's sizes when they are known; masks are joined by `&`, `|` and `~`.
 Unequal lengths: with `anchor="end"` (the default) the last query stands at the last key, so that one new query against
@@ -30,7 +30,7 @@ ANCHORS = ("end", "start")
 
 
 def causal(anchor: str = "end") -> Mask:
-    """A query sees its own position and what is before it; of too many queries (anchor end) the first see none.
+    """A query attends to its own position and what is before it; of too many queries (anchor end) the first see none.
 
     Raises:
         MaskError: an unknown anchor.
@@ -39,7 +39,7 @@ def causal(anchor: str = "end") -> Mask:
 
 
 def window(left: int, right: int, anchor: str = "end") -> Mask:
-    """A query sees its own position, `left` before it and `right` after it: `window(2, 0)` shows 3 keys.
+    """A query attends to its own position, `left` before it and `right` after it: `window(2, 0)` shows 3 keys.
 
     Raises:
         MaskError: a side below 0, or an unknown anchor.
@@ -53,7 +53,7 @@ def window(left: int, right: int, anchor: str = "end") -> Mask:
 def around(
     center: Float[Tensor, " batch *queries"] | Int[Tensor, " batch *queries"] | float | int, radius: float
 ) -> Mask:
-    """A query sees the keys no further than `radius` from its center (Luong 2015, §3.2: local-m is `around(t, D)`).
+    """A query attends to the keys at most `radius` from its center (Luong 2015, §3.2: local-m is `around(t, D)`).
 
     Args:
         center: (batch, queries) or (batch, heads, queries), in key positions from 0, real-valued; or one number.

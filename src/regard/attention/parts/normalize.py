@@ -1,7 +1,7 @@
 """Normalize: scores become weights, (…, queries, keys) to the same shape.
 
-`keep` says which keys a query may see (True: may). Hidden keys get weight 0 exactly, whatever their score, also NaN; a
-query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
+`keep` says which keys a query may see (True: may). Masked-out keys get weight 0 exactly, whatever their score, also
+NaN; a query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
 """
 
 import math
@@ -65,15 +65,15 @@ class Normalizer(nn.Module):
         return torch.where(keep, self._weigh(scores, keep), 0.0)
 
     def log_weights(self, scores: Scores, keep: Keep | None = None) -> Scores:
-        """The logarithm of the weights (of their distribution, where they are a draw); −inf at hidden keys."""
+        """The logarithm of the weights (of their distribution, where they are a draw); −inf at masked-out keys."""
         weights = self(scores, keep)
         return torch.where(weights > 0, torch.log(torch.where(weights > 0, weights, 1.0)), -torch.inf)
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
-        """Weights of scores whose hidden entries are −inf (0 all along the row where nothing is visible)."""
+        """Weights of scores whose masked-out entries are −inf (0 all along the row where nothing is visible)."""
         raise NotImplementedError
 
-    # What stands for a hidden score while the weights are computed; −inf takes no part in an exponential or a maximum.
+    # What stands for a masked-out score while the weights are computed; −inf adds nothing to an exponential's sum.
     masked_score: float = -torch.inf
 
     def _per_query(self, scores: Tensor) -> float | Tensor:
@@ -87,10 +87,10 @@ class Normalizer(nn.Module):
         scores = wide(scores)
         visible = scores != -torch.inf
         keep = visible if keep is None else visible & keep
-        if isinstance(self.temperature, Tensor):  # whose gradient would be NaN from a hidden score that is not finite
+        if isinstance(self.temperature, Tensor):  # a masked-out score that is not finite would make its gradient NaN
             scores = torch.where(keep, scores, 0.0)
         scores = torch.where(keep, self._tempered(scores), self.masked_score)
-        # A row without any visible key would be 0/0; it is computed on zeros and hidden afterwards, gradient included.
+        # A fully masked row would be 0/0; it is computed on zeros and masked out afterwards, gradient included.
         return torch.where(keep.any(-1, keepdim=True), scores, 0.0), keep
 
 
@@ -132,7 +132,7 @@ class Softmax(Normalizer):
             return None
         return (
             torch.where(visible, weights, 0.0) if learned and visible is not None else weights
-        )  # no way back to the hidden
+        )  # no gradient to what is masked out
 
     def _weigh(self, scores: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(scores, dim=-1)
@@ -144,7 +144,7 @@ class Softmax(Normalizer):
 
 
 def is_softmax(normalizer: object) -> bool:
-    """Whether it is softmax and no more, of which nobody listens to calls."""
+    """Whether it is softmax and no more, and has no hooks."""
     if type(normalizer) is not Softmax:
         return False
     temperature = vars(normalizer).get("temperature")  # one that is learned lies elsewhere

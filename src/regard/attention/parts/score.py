@@ -341,7 +341,7 @@ class PerHead(Score):
         by_head = []
         for head, one in enumerate(self.each):
             assert isinstance(one, Score)
-            # `projected` is the key itself, from which a call may have cleared hidden content.
+            # `projected` is the key itself, from which a call may have cleared masked-out content.
             by_head.append(one(query[:, head], one.prepare(prepared.projected[:, head])))
         return torch.stack(by_head, dim=1)
 

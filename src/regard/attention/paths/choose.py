@@ -34,7 +34,7 @@ class Facts(NamedTuple):
         blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no native loop takes.
         bias_needs_gradient: it does; determined only where no native loop takes the call, as is `windowed`.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
-        windowed: it is a window that hides most, and nothing else.
+        windowed: it is a window that masks most out, and nothing else.
         loop: a native loop takes calls like this one, if its score and normalizer allow.
     """
 

@@ -47,9 +47,9 @@ class Cost:
 
     Attributes:
         path: its name.
-        operations: multiply-adds of products, counted as 2, of the way there.
+        operations: multiply-adds of products, counted as 2, of the forward pass.
         operations_with_gradients: those of both ways.
-        bytes: the most memory at once beyond what is held before, on the way there.
+        bytes: the most memory at once beyond what is held before, in the forward pass.
         bytes_with_gradients: likewise, on both ways.
         operations_grow: what operations are proportional to, in words.
         bytes_grow: what memory is proportional to, in words.
@@ -96,7 +96,7 @@ def _explicit(work: Workload) -> Cost:
         2 * made,
         6 * made,
         max(table, forward),
-        # The table's sigmoids are kept; the way back holds the gradients of two steps beside them.
+        # The table's sigmoids are kept; the backward pass holds the gradients of two steps beside them.
         max(3 * table, backward),
         growing,
         growing if table else _SQUARE,
@@ -134,11 +134,11 @@ def _additive(work: Workload) -> Cost:
 
 
 def _by_tiles(path: str, held: Callable[[Workload], tuple[int, int]], words: str) -> Callable[[Workload], Cost]:
-    """A path of dot products that keeps no weights: the way back makes the scores again.
+    """A path of dot products that keeps no weights: the backward pass makes the scores again.
 
     Args:
         path: its name.
-        held: bytes beyond answers and gradients, on the way there and on both.
+        held: bytes beyond answers and gradients, in the forward pass and on both.
         words: what its operations grow with.
     """
 
@@ -227,7 +227,7 @@ _MENDED = {
     "refocus=": "Give it some queries at a time, or leave it out",
     "dropout=": "Leave it out, or call outside autocast and torch.func on a CPU, where it is taken in blocks",
     "inside vmap": "Call it on a batch instead of inside the transform",
-    "something masked": "Clear what is hidden before the call (a NaN or inf among padding, say)",
+    "something masked": "Clear what is masked out before the call (a NaN or inf among padding, say)",
     "the normalizer": "Softmax with a number as temperature needs none of it; with others take some queries at a time",
     "the score": "Dot products, general, cosine and additive need none of it; with others take some queries at a time",
     "mask=": "causal, padding and window, each or joined by &, need no drawing where a native loop serves",

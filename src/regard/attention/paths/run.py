@@ -157,7 +157,7 @@ def _refocused(call: Call, weights: Tensor, keep: Tensor | None) -> Tensor:
         return weights
     for step in call.refocus:
         weights = step(weights)
-    # A shift or an interpolation may move weight onto hidden keys; it is dropped, not handed to others.
+    # A shift or an interpolation may move weight onto masked-out keys; it is dropped, not handed to others.
     return weights if keep is None else torch.where(keep, weights, 0.0)
 
 
@@ -264,7 +264,7 @@ def _dot_product(
 ) -> Attended | None:
     """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe.
 
-    What is hidden and `masked_unread` may hold anything, but in the loop it is of no account.
+    What is masked out and `masked_unread` may hold anything, but in the loop it is of no account.
     """
     assert isinstance(call.score, DotProduct) and call.value is not None
     if path == "native":

@@ -32,7 +32,7 @@ class Workload(NamedTuple):
         in_chunks: weights are made for some queries at a time.
         in_native_loop: and weighed and read as they are made, by a native loop.
         table: pairs × hidden units of an additive score, 0 for others.
-        products: operations of an additive score, there and back, where torch's own calls do it.
+        products: operations of an additive score, forward and backward, where torch's own calls do it.
         normalizer: its name.
         dropout: whether weights are dropped.
         masked: bools of the mask that the path must be drawn.

@@ -1,8 +1,8 @@
 """Attention with additive scores in one native loop: no table of queries × keys, forwards or backwards.
 
 `softmax((vᵀ tanh(a + b) + bias) · scale) · value` block by block, the softmax as the keys come, and each block's scores
-again on the way back: memory grows with the length and not with its square. The loop is `additive_attend.cpp`; where
-there is no compiler, `query_chunks.py` takes some queries at a time.
+again in the backward pass: memory grows with the length and not with its square. The loop is `additive_attend.cpp`;
+where there is no compiler, `query_chunks.py` takes some queries at a time.
 """
 
 import ctypes
@@ -55,13 +55,13 @@ def attention(
 ) -> Float[Tensor, "batch *heads queries value_dim"]:
     """Additive attention (Bahdanau 2015, A.1.2) by the native loop, in one type, float32 or float64.
 
-    Can be differentiated once, with respect to all but the mask. A query that sees nothing reads 0.
+    Can be differentiated once, with respect to all but the mask. A fully masked query gets a zero context.
 
     Args:
         query: a, projected.
         key: b, projected; the number of its heads divides that of the queries'.
         vector: v.
-        value: what is read.
+        value: value vectors.
         keep: True where a query may see a key.
         bias: added to the scores.
         causal: no query sees a key behind its own place; as many queries as keys.

@@ -1,7 +1,7 @@
 """Additive scores on a GPU: torch's compiler writes the kernels, which make each pair as they go and keep none.
 
 `vᵀ tanh(a + b)` and each of its gradients is one sum over pairs × hidden units. Compiled by itself, such a sum is one
-kernel that holds no table of what it sums; the way back makes tanh again rather than remember it. The kernels are
+kernel that holds no table of what it sums; the backward pass makes tanh again rather than remember it. The kernels are
 Triton's on a GPU and C++ on a processor, where `additive.py` is faster and this serves as a test of the same text.
 """
 

@@ -1,4 +1,4 @@
-"""What a function with gradients written out needs to make them again by torch's own operations."""
+"""What a function with hand-written gradients needs to make them again by torch's own operations."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ def is_hooked(*modules: object, recording: bool = False) -> bool:
 
     Args:
         *modules: that would not be called.
-        taps: whether a `RecordingHook` counts as well, as it does where a module gives an attention.
+        recording: whether a `RecordingHook` counts as well, as it does where a module gives an attention.
     """
     if nn.modules.module._has_any_global_hook():
         return True
@@ -63,7 +63,7 @@ def weights_of(
 ) -> tuple[Tensor, ...] | None:
     """The weights that a call of the layer would compute from; None where it has to be called.
 
-    That is so where somebody listens to it, where it does something else than its class, and where it does not hold
+    That is so where it has hooks, where it does something else than its class, and where it does not hold
     the weights themselves: what makes one of others may make another at each call, as a spectral norm does.
 
     Args:

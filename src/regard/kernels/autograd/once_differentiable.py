@@ -1,4 +1,4 @@
-"""Gradients written out are made without a graph of their own: a second derivative is refused, never left out."""
+"""Hand-written gradients are made without a graph of their own: a second derivative is refused, never left out."""
 
 import functools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Backward = Callable[..., Any]
 def once_differentiable(what: str) -> Callable[[Backward], Backward]:
     """For the `backward` of a `torch.autograd.Function`: it is run without a graph, and its own derivative is an error.
 
-    torch's `once_differentiable` refuses only where what comes from above needs a gradient. Mostly that is the gradient
+    torch's `once_differentiable` refuses only where the incoming gradient needs a gradient. Mostly that is the gradient
     of a loss, which needs none: a second derivative would then be silently without all that passes here.
 
     The function must have saved each input that may need a gradient, its `graph_anchor`, or one of its outputs: by

@@ -1,4 +1,4 @@
-"""Whether a call may take a path whose gradients are written out, which knows nothing but plain backward passes."""
+"""Whether a call may take a path with a hand-written backward, which knows nothing but plain backward passes."""
 
 from typing import Any
 

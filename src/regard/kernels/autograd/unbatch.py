@@ -1,7 +1,7 @@
-"""Many gradients at once for functions whose gradients are written out, which know one: each is taken by itself.
+"""Many gradients at once for functions with a hand-written backward, which know one: each is taken by itself.
 
 `torch.autograd.grad(…, is_grads_batched=True)`, and with it `torch.autograd.functional.jacobian(…, vectorize=True)`,
-hands a function what comes from above as one tensor with an axis that is not seen; `torch.func.vmap` around a backward
+hands a function the incoming gradient as one tensor with an axis that is not seen; `torch.func.vmap` around a backward
 pass does the same with a class of its own. Loops that read memory find no numbers there.
 
 What compiles a backward pass (compiled autograd) would trace them, and is kept from it as well.
@@ -46,7 +46,7 @@ def unbatched(backward: Backward) -> Backward:
         backward: its result is a tuple, of which the same places are None whatever comes from above.
 
     Raises:
-        RuntimeError: what comes from above is followed by another transform, such as `torch.func.grad`.
+        RuntimeError: the incoming gradient is followed by another transform, such as `torch.func.grad`.
     """
 
     @untraced
@@ -107,14 +107,14 @@ def _innermost(one: Tensor) -> int:
 
 
 def _of_mapping(back: Backward, upstream: Sequence[Tensor | None]) -> Gradients:
-    """Of `torch.func.vmap`; other transforms are passed by where they do not follow what comes from above."""
+    """Of `torch.func.vmap`; other transforms are passed by where they do not follow the incoming gradient."""
     mapping = retrieve_current_functorch_interpreter()
     level = mapping.level()
     pairs = [(None, None) if one is None else _functorch._unwrap_batched(one, level) for one in upstream]
     known = [one for one, _ in pairs]
     if any(one is not None and _functorch.maybe_get_level(one) == level for one in known):
         raise RuntimeError(
-            "torch.func.grad, jvp and the like do not follow what comes from above through gradients that are written "
+            "torch.func.grad, jvp and the like do not follow the incoming gradient through gradients that are written "
             "out; torch.autograd.grad(…, create_graph=True) has their derivatives, where they have some"
         )
     sizes = [one.shape[axis] for one, axis in pairs if one is not None and axis is not None]

@@ -2,8 +2,8 @@
 
 Torch's fused kernel refuses dropout, a bias that is learned, three axes, a last stride that is not 1 and values of
 another width, and knows no lengths or windows. The loop (`dot.cpp`) packs keys and values as it wants them, so that
-none of this costs much, and computes no tile of queries × keys that is hidden. The way back makes the weights again;
-dropout draws from a counter, so that it finds the same draws.
+none of this costs much, and computes no tile of queries × keys that is masked out. The backward pass makes the weights
+again; dropout draws from a counter, so that it finds the same draws.
 """
 
 import ctypes
@@ -31,15 +31,15 @@ _KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "b
 
 
 class Visible(NamedTuple):
-    """Who sees whom; all parts must agree.
+    """Which keys each query may attend to; all parts must agree.
 
     Attributes:
-        causal: query i sees no key beyond i + offset.
+        causal: query i attends to no key beyond i + offset.
         offset: the key at which query 0 stands.
-        window: query i sees the keys i + offset − left … i + offset + right, or None for all.
+        window: query i attends to the keys i + offset − left … i + offset + right, or None for all.
         lengths: the keys of each item that are real and come first, or None for all.
-        keep: what may be seen, broadcastable to (batch, [heads,] queries, keys), or None for all.
-        asked: the queries of each item that see anything and come first, or None for all.
+        keep: what may be attended to, broadcastable to (batch, [heads,] queries, keys), or None for all.
+        query_lengths: the queries of each item that attend to anything and come first, or None for all.
     """
 
     causal: bool
@@ -107,19 +107,19 @@ def attention(
     directions: tuple[bool, bool] = NO_DIRECTIONS,
     check: SafetyCheck | None = None,
 ) -> Float[Tensor, "*lead queries value_dim"]:
-    """`dropout(softmax(scale · q kᵀ + bias, hidden where not visible)) v`. Can be differentiated once.
+    """`dropout(softmax(scale · q kᵀ + bias, masked out where not visible)) v`. Can be differentiated once.
 
     Args:
-        query: what asks, `(batch, [heads,] queries, dim)`, of any strides.
-        key: what is compared; its heads divide the query's.
-        value: what is read.
-        visible: who sees whom. What is hidden must be finite.
+        query: query vectors, `(batch, [heads,] queries, dim)`, of any strides.
+        key: key vectors; its heads divide the query's.
+        value: value vectors.
+        visible: which keys each query may attend to. What is masked out must be finite.
         bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
         scale: of the products.
         dropout: the rate, rounded to a multiple of 2^-32.
         seed: what it draws by; None draws one.
         directions: whether queries, and keys, are divided by their lengths first; float32 and float64 only.
-        looked: is told of the numbers that are read, likewise.
+        check: records whether the numbers that are read are safe; likewise.
 
     Returns:
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
@@ -162,9 +162,9 @@ def statistics(
     """What the weights of `attention` without dropout are like, in at least float32, without gradients.
 
     Args:
-        query: what asks, as are the others but for `top` as `attention` takes them.
-        key: what is compared.
-        visible: who sees whom.
+        query: query vectors, as are the others but for `top` as `attention` takes them.
+        key: key vectors.
+        visible: which keys each query may attend to.
         bias: added to the scores.
         scale: of the products.
         top: how many of each query's largest weights are told, at most all keys.
@@ -173,7 +173,7 @@ def statistics(
     Returns:
         Of each query its entropy in nats and its largest weight `(*lead, queries)`; what each key gets from all
         queries together `(*lead, keys)`; each query's largest weights in descending order and the keys that have them
-        `(*lead, queries, top)`. A query that sees nothing has zeros; keys that it does not see come last, with 0.
+        `(*lead, queries, top)`. A fully masked query has zeros; keys that it does not see come last, with 0.
     """
     return _observed(query, key, None, bias, _Call(visible, scale, 0, 0, directions), top)[1:]
 
@@ -316,7 +316,7 @@ def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, norm
         logarithms=normalizer is not None,
     )
     if normalizer is not None and found is not None:
-        # The way back has powers of 2, and a query that sees nothing gives weights of 0.
+        # The backward pass has powers of 2, and a fully masked query gives weights of 0.
         binary = found.mul_(math.log2(math.e)).masked_fill_(found == -torch.inf, torch.inf)
         normalizer.copy_(binary.view(normalizer.shape))
     return context if has_heads else context.squeeze(1)

@@ -19,10 +19,10 @@ def reads_safely(
     """Whether `dot.attention` would find that what it reads is safe (`dot.SafetyCheck`); float32 and float64 only.
 
     Args:
-        query: what asks, as are the others as `dot.attention` takes them.
-        key: what is compared.
-        value: what is read.
-        visible: who sees whom. Its `keep` decides over nothing that is read.
+        query: query vectors, as are the others as `dot.attention` takes them.
+        key: key vectors.
+        value: value vectors.
+        visible: which keys each query may attend to. Its `keep` decides over nothing that is read.
         scale: of the products.
         directions: whether queries, and keys, are divided by their lengths first.
     """

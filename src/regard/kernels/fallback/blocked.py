@@ -1,8 +1,8 @@
 """Softmax attention in blocks of queries: dropout, or a bias that is learned, without queries × keys.
 
 scaled_dot_product_attention forms every weight of every head for these, and keeps it until the gradients are made.
-Here the weights of one block are made, used and forgotten; the way back makes them again. Dropout's draws come from a
-seed of torch's generator, so that the way back repeats them.
+Here the weights of one block are made, used and forgotten; the backward pass makes them again. Dropout's draws come
+from a seed of torch's generator, so that the backward pass repeats them.
 """
 
 from collections.abc import Iterator
@@ -35,20 +35,20 @@ def blocked(
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "*lead queries value_dim"]:
-    """`dropout(softmax(scale · q kᵀ + bias, hidden where not keep)) v`. Can be differentiated once.
+    """`dropout(softmax(scale · q kᵀ + bias, masked out where not keep)) v`. Can be differentiated once.
 
     Args:
         query: as `fused` takes it, as are key, value, keep and bias; on a CPU.
-        key: what is compared.
-        value: what is read.
-        keep: who may be seen, with as many axes as the scores.
+        key: key vectors.
+        value: value vectors.
+        keep: which keys may be attended to, with as many axes as the scores.
         bias: likewise.
-        causal: query i sees no key beyond i, as many queries as keys.
+        causal: query i attends to no key beyond i, as many queries as keys.
         scale: of the products.
         dropout: the rate, rounded to a multiple of 1/65,536.
 
     Returns:
-        The context, in the query's type; a query that may see nothing reads 0.
+        The context, in the query's type; a fully masked query gets a zero context.
     """
     headless = query.ndim == 3
     kind = query.dtype
@@ -166,7 +166,7 @@ class _Weights:
                 scores[:, :, first:].masked_fill_(hidden, -torch.inf)
             weights = torch.softmax(scores, -1)
             if self.bias is not None or self.keep is not None:
-                weights.masked_fill_(scores.amax(-1, keepdim=True) == -torch.inf, 0.0)  # nothing may be seen
+                weights.masked_fill_(scores.amax(-1, keepdim=True) == -torch.inf, 0.0)  # nothing may be attended to
             yield block, weights
 
     def kept(self, weights: Tensor) -> Tensor:

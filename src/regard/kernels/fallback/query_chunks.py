@@ -17,17 +17,17 @@ PART = 2**20
 def in_chunks(
     context: Callable[[slice], Tensor], queries: int, weights: int, draws: bool
 ) -> Float[Tensor, "*lead queries value_dim"]:
-    """The context of all queries from that of some of them. The way back computes each part again.
+    """The context of all queries from that of some of them. The backward pass computes each part again.
 
     Args:
         context: what the queries in a slice read, `(…, some, value_dim)`; no query's answer depends on another's.
         queries: how many there are.
         weights: how many all of them have.
-        draws: whether random numbers are drawn, which the way back must find again.
+        draws: whether random numbers are drawn, which the backward pass must find again.
     """
     step = max(1, PART * queries // weights)
     parts = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
-    if not torch.is_grad_enabled():  # there is no way back, and a first checkpoint imports torch's compiler for seconds
+    if not torch.is_grad_enabled():  # a first checkpoint imports torch's compiler for seconds
         return torch.cat([context(part) for part in parts], dim=-2)
     made = [checkpoint(context, part, use_reentrant=False, preserve_rng_state=draws) for part in parts]
     return torch.cat(made, dim=-2)

@@ -24,12 +24,12 @@ def ragged(
     """`softmax(scale · q kᵀ + bias) v` over the first `lengths[b]` keys of item b; of no keys 0 is read.
 
     Args:
-        query: what asks; queries beyond an item's length see its keys like any other.
-        key: what is compared.
-        value: what is read.
+        query: query vectors; queries beyond an item's length see its keys like any other.
+        key: key vectors.
+        value: value vectors.
         lengths: real keys of each item.
         bias: added to the scores.
-        causal: query i sees no key beyond i, as many queries as keys.
+        causal: query i attends to no key beyond i, as many queries as keys.
         scale: of the products.
         ragged_queries: queries beyond an item's length see nothing and read 0, and are not computed.
     """
@@ -39,7 +39,7 @@ def ragged(
     items = zip(query.split(1), key.split(1), value.split(1), lengths, strict=True)
     for number, (rows, held, given, length) in enumerate(items):
         if length == 0:
-            nothing = rows[..., :0].sum(-1, keepdim=True)  # 0, but with a way back: its gradient is 0
+            nothing = rows[..., :0].sum(-1, keepdim=True)  # 0, but with a backward pass: its gradient is 0
             contexts.append(nothing.expand(*rows.shape[:-1], given.shape[-1]))
             continue
         own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]

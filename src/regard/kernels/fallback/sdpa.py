@@ -23,7 +23,7 @@ def fused(
     scale: float,
     none_fully_masked: bool = False,
 ) -> Float[Tensor, "*lead queries value_dim"]:
-    """`softmax(scale · q kᵀ + bias, hidden where not keep) v`; `causal` only for as many queries as keys.
+    """`softmax(scale · q kᵀ + bias, masked out where not keep) v`; `causal` only for as many queries as keys.
 
     A fully masked query gets a zero context; with `none_fully_masked` it is known that there is none. The bias may be
     of a wider type than the query.

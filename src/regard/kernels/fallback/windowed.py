@@ -24,12 +24,12 @@ def windowed(
     right: int,
     scale: float,
 ) -> Float[Tensor, "*lead positions value_dim"]:
-    """`softmax(scale · q kᵀ) v` where query i sees the keys i − left … i + right. Can be differentiated once.
+    """`softmax(scale · q kᵀ) v` where query i attends to the keys i − left … i + right. Can be differentiated once.
 
     Args:
-        query: what asks, `(batch, [heads,] positions, dim)`.
-        key: what is compared, as many as queries; its heads may divide the query's.
-        value: what is read.
+        query: query vectors, `(batch, [heads,] positions, dim)`.
+        key: key vectors, as many as queries; its heads may divide the query's.
+        value: value vectors.
         left, right: positions seen beside the query's own.
         scale: of the products.
     """
@@ -81,7 +81,7 @@ class _Cut(NamedTuple):
         return total[self.left : self.left + self.positions]
 
     def mask(self, like: Tensor) -> Tensor:
-        """Added to the scores, (blocks, rows, width): 0 where a query sees a key, −inf elsewhere."""
+        """Added to the scores, (blocks, rows, width): 0 where a query attends to a key, −inf elsewhere."""
         place = torch.arange(self.width, device=like.device)
         offset = place - torch.arange(self.rows, device=like.device).unsqueeze(-1)
         stands = (

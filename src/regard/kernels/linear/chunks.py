@@ -164,7 +164,7 @@ class _Pass:
 
 
 class _Forwards(_Pass):
-    """The way there, which writes what the queries read."""
+    """The forward pass, which writes what the queries read."""
 
     def __init__(self, call: Call, context: Tensor, total: Tensor) -> None:
         super().__init__(call)
@@ -191,7 +191,7 @@ class _Forwards(_Pass):
 
 
 class _Backwards(_Pass):
-    """The way back: from the first position to the last for the queries, then from the last to the first for keys."""
+    """The backward pass: from the first position to the last for queries, then from the last to the first for keys."""
 
     def __init__(self, call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None) -> None:
         super().__init__(call)

@@ -54,7 +54,7 @@ def read_past(
     Args:
         query: features of the queries.
         key: features of the keys, at the same positions.
-        value: what is read.
+        value: value vectors.
         memory: the running sum of earlier keys, as a former call returned it.
         chunk: positions a block; changes speed, not meaning.
 
@@ -130,7 +130,7 @@ def read(
     Args:
         query: queries, those that share a head of the keys as a group.
         key: keys.
-        value: what is read.
+        value: value vectors.
         memory: the running sum of earlier keys.
         keep: True at real keys; the others count as if they were not there, whatever they hold.
         causal: the last query stands at the last key and sees what is before it.

@@ -46,7 +46,7 @@ def dots(
     Nothing checks that the shapes fit and the windows lie within the rows: a loop would read what is elsewhere.
 
     Args:
-        left: what is compared.
+        left: query vectors.
         rows: in float32, float64 or half precision, of which products and sums are float32, as of all here.
         first: where a query's window begins; it lies within the rows.
         window: how many rows it has, at least one.

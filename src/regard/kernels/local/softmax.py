@@ -1,7 +1,7 @@
 """Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
 
 A native loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
-same on the way back; without a compiler torch's own calls do it, with the products of `local.py`.
+same in the backward pass; without a compiler torch's own calls do it, with the products of `local.py`.
 """
 
 import ctypes
@@ -80,15 +80,15 @@ def window_attention(
     Nothing checks that the shapes fit. It can be differentiated again and again, the scores too.
 
     Args:
-        left: what is compared.
-        key: with what.
-        value: what is read.
+        left: query vectors.
+        key: key vectors.
+        value: value vectors.
         center: of the windows, in positions from 0.
-        lengths: the rows of each item that may be seen; from 0 to all.
+        lengths: the rows of each item that may be attended to; from 0 to all.
         window: what the windows have in common.
 
     Returns:
-        None where a query, or something that is seen, is not finite. A query that sees nothing reads 0.
+        None where a query, or something that is seen, is not finite. A fully masked query gets a zero context.
     """
     library = local.native_loop(left, key)
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
@@ -106,7 +106,7 @@ def window_attention(
 
 
 def is_plain_projection(layer: nn.Module) -> bool:
-    """Whether a layer is its matrix and no more, of which nobody listens to calls."""
+    """Whether a layer is its matrix and no more, without hooks."""
     return type(layer) is nn.Linear and layer.bias is None and not is_hooked(layer)
 
 

@@ -1,4 +1,4 @@
-"""Dropout by 16 bits a number in one compiled pass, there and back (`dropout.cpp`); torch's calls make several."""
+"""Dropout by 16 bits a number in one native pass, forward and backward (`dropout.cpp`); torch's calls make several."""
 
 import ctypes
 import functools

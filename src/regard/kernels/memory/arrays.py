@@ -1,4 +1,4 @@
-"""Pieces of kernels that are written over numpy arrays, there and back."""
+"""Pieces of kernels that are written over numpy arrays, forward and backward."""
 
 import numpy as np
 import torch

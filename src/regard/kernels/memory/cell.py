@@ -8,7 +8,7 @@ from regard.kernels.memory.arrays import Array
 
 
 class CellStep(NamedTuple):
-    """What the way back needs of one step.
+    """What the backward pass needs of one step.
 
     Attributes:
         entered: what the memory gave and the hidden state before, side by side.
@@ -41,7 +41,7 @@ class Cell:
         self.into = recurrent.T * self.scale
 
     def forwards(self, entered: Array, projected: Array, before: Array, hidden: Array) -> tuple[Array, CellStep]:
-        """One step: c, and what the way back will need.
+        """One step: c, and what the backward pass will need.
 
         Args:
             entered: what the memory gave and the hidden state before.
@@ -66,7 +66,7 @@ class Cell:
         """One step back: the gradients of c before the step, and of what entered.
 
         Args:
-            step: what the way there left.
+            step: what the forward pass left.
             hidden: gradient of h.
             cell: of c, from the later steps.
             slope: filled with that of the gates' sums.

@@ -1,4 +1,4 @@
-"""A differentiable neural computer over whole sequences, its gradients written out: its plain steps' numbers, faster.
+"""A differentiable neural computer over whole sequences, its backward hand-written: its plain steps' numbers, faster.
 
 As in `turing.py`: small operations cost calls, not arithmetic, so a step is numpy's calls on torch's memory without a
 graph, and the gradients of the weights are one matrix product over all steps. `models/memory/dnc.py` has the same step

@@ -1,4 +1,4 @@
-"""The way back of `computer.py`: the gradients of a differentiable neural computer, step by step from the last one."""
+"""The backward pass of `computer.py`: gradients of a differentiable neural computer, last step first."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Backwards:
     """From the gradients of what a run gave to those of what it was given.
 
     Args:
-        run: it, gone forwards while its steps were kept.
+        run: it, run forwards while its steps were kept.
     """
 
     def __init__(self, run: Forwards) -> None:
@@ -59,9 +59,9 @@ class Backwards:
         """One step of the memory, backwards: from the gradients of what it left to those of what it found.
 
         Args:
-            step: what the way there left.
+            step: what the forward pass left.
             old: the memory before the step.
-            slopes: gradients of the memory after it.
+            gradients: of the memory after it.
             contexts: of what was read.
             said: filled with those of what the controller said.
         """

@@ -1,4 +1,4 @@
-"""The way there of `computer.py`: the steps of a differentiable neural computer, in numpy's calls."""
+"""The forward pass of `computer.py`: the steps of a differentiable neural computer, in numpy's calls."""
 
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class Interface(NamedTuple):
 
 
 class ContentWeights(NamedTuple):
-    """Content weights of some heads, and what the way back needs of them."""
+    """Content weights of some heads, and what the backward pass needs of them."""
 
     key_length: Array
     likeness: Array
@@ -80,7 +80,7 @@ class Memory(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the way back needs of one step of the memory."""
+    """What the backward pass needs of one step of the memory."""
 
     kept: Array
     joined: Array
@@ -96,7 +96,7 @@ class Trace(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the way back needs of one step."""
+    """What the backward pass needs of one step."""
 
     cell: CellStep
     interface: Interface
@@ -105,7 +105,7 @@ class Step(NamedTuple):
 
 
 class Forwards:
-    """A batch of sequences, and what their way back will need."""
+    """A batch of sequences, and what their backward pass will need."""
 
     def __init__(self, layout: Layout, recurrent: Array, weight: Array, bias: Array) -> None:
         self.layout, self.cell, self.weight, self.bias = layout, Cell(recurrent), weight, bias

@@ -1,9 +1,10 @@
-"""The memory-network of Cheng, Dong & Lapata (2016) over whole sequences, with its gradient written out.
+"""The memory-network of Cheng, Dong & Lapata (2016) over whole sequences, with its backward hand-written.
 
 A step reads the tapes of all steps before it, so nothing of it can be done for all steps at once but the products with
 the inputs. As a graph of small operations it spends its time on making the graph, and each look back at a tape would
 copy the tape. Here the tapes are two buffers that the steps fill, both directions are plain loops over them, and the
-scores' tables `(batch, slots, attention)` are made again on the way back, so that memory grows with the length alone.
+scores' tables `(batch, slots, attention)` are made again in the backward pass, so that memory grows with the length
+alone.
 
 These tables hold σ in the place of tanh, `tanh(x) = 2 σ(2x) − 1`: the factor 2 is in the projections that are given,
 and what is constant over the slots falls out of the softmax.

@@ -1,4 +1,4 @@
-"""A Neural Turing machine over a whole sequence, its gradients written out: the numbers of its plain steps, faster.
+"""A Neural Turing machine over a whole sequence, its backward hand-written: the numbers of its plain steps, faster.
 
 Training one reads short sequences one after the other, and the time goes into the calls of small operations, not into
 arithmetic. So a step here is numpy's calls, which cost a third of torch's, on the same memory, without a graph; and the
@@ -90,7 +90,7 @@ class _HeadParameters(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What the way back needs of one step."""
+    """What the backward pass needs of one step."""
 
     cell: CellStep
     head_parameters: _HeadParameters
@@ -130,7 +130,7 @@ class _Machine(torch.autograd.Function):
 
 
 class _Run:
-    """One sequence there and back."""
+    """One sequence forward and backward."""
 
     def __init__(self, layout: Layout, recurrent: Array, weight: Array, bias: Array) -> None:
         self.layout, self.cell, self.weight = layout, Cell(recurrent), weight
@@ -253,7 +253,7 @@ class _Run:
         """One step of all heads, backwards.
 
         Args:
-            step: what the way there left.
+            step: what the forward pass left.
             reads: gradients of what was read.
             memory: of the memory after the step.
             weights: of the weights; changed in place.

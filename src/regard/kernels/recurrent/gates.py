@@ -36,7 +36,7 @@ def gru(
             they have it.
         state: before the step.
         gates: filled with the gates; it may be `sums` itself.
-        kept: filled with what the state gave to the candidate, for the way back.
+        kept: filled with what the state gave to the candidate, for the backward pass.
         out: filled with the state after it.
     """
     if loop := _loop("gru", sums):
@@ -61,7 +61,7 @@ def gru_backward(
     entering: Float[Tensor, "rows three_dim"],
     carried: Float[Tensor, "rows three_dim"] | Float[Tensor, "rows dim"],
 ) -> None:
-    """The way back through `gru`.
+    """The backward pass through `gru`.
 
     Args:
         gates, kept, state: as `gru` left them.
@@ -118,7 +118,7 @@ def lstm_backward(
     slope: Float[Tensor, "rows dim"],
     into: Float[Tensor, "rows four_dim"],
 ) -> None:
-    """The way back through `lstm`.
+    """The backward pass through `lstm`.
 
     Args:
         gates, memory, kept: as `lstm` left them.

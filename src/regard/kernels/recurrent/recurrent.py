@@ -1,4 +1,4 @@
-"""GRU and LSTM over whole sequences with their gradients written out: torch's numbers, for training on a CPU.
+"""GRU and LSTM over whole sequences with a hand-written backward: torch's numbers, for training on a CPU.
 
 torch's own layers are there a graph of small operations for each step. Here the gates of all steps lie in one buffer,
 so that the gradients of the weights are one matrix product over the sequence, and ended rows are not computed:

@@ -1,4 +1,4 @@
-"""Two linear layers with GELU between them, with their gradients written out: torch's numbers, for training on a CPU.
+"""Two linear layers with GELU between them, with a hand-written backward: torch's numbers, for training on a CPU.
 
 GELU and its slope are made in one pass, where x is at hand, and the slope takes the place of x: going back costs one
 product a number. torch's own makes x's normal density and distribution anew. The loop is `transformer.cpp`.
@@ -44,7 +44,8 @@ def gelu_network(
     narrowing: Float[Tensor, "dim hidden"],
     narrowing_bias: Float[Tensor, " dim"] | None,
 ) -> Float[Tensor, "*lead dim"]:
-    """`GELU(x W_1ᵀ + b_1) W_2ᵀ + b_2`, GELU in its exact form (Hendrycks & Gimpel 2016), to 4e-7 of the hidden numbers.
+    """`GELU(x W_1ᵀ + b_1) W_2ᵀ + b_2`, GELU in its exact form (Hendrycks & Gimpel 2016), to 4e-7 of the hidden
+    units.
 
     Derivatives of derivatives are those of torch's own operations.
     """

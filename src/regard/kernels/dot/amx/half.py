@@ -58,7 +58,7 @@ def forward(
         query: of a type that `serves` has, with any strides, as all three; the three are of one type.
         key: a head of keys serves `heads / key_heads` heads of queries that follow each other.
         value: the keys' values.
-        causal: query i sees no key after `i + offset`.
+        causal: query i attends to no key after `i + offset`.
         offset: what is added to a query's place to have its key's.
         window: query i sees keys from `i + offset - window[0]` to `i + offset + window[1]` only.
         lengths: how many keys each item has, its first ones; what lies behind them is not read.
