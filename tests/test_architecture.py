@@ -154,6 +154,54 @@ def test_no_files_import_each_other_in_a_circle():
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
+@pytest.mark.parametrize("name", ["data", "views"])
+def test_the_folders_of_a_room_import_each_other_one_way(name):
+    """A folder, or a file beside the folders, imports what lies below it and never what imports it."""
+    arrows: dict[str, set[str]] = {}
+    for path in sorted((SOURCE / name).rglob("*.py")):
+        inside = arrows.setdefault(path.relative_to(SOURCE / name).parts[0].removesuffix(".py"), set())
+        inside |= {other.split(".")[2] for other in files_imported(path) if other.startswith(f"regard.{name}.")}
+    own = {place: others - {place} for place, others in arrows.items()}
+    try:
+        TopologicalSorter(own).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+OF_BASES = {"NotImplementedError"}
+
+
+def raised(function: ast.FunctionDef) -> list[ast.Raise]:
+    """What a function raises by itself, not in a function within it; a base class's NotImplementedError is no error."""
+    waiting, found = list(ast.iter_child_nodes(function)), []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise) and not (
+            isinstance(node.exc, ast.Name) and node.exc.id == "NotImplementedError"
+        ):
+            found.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+@pytest.mark.parametrize("name", ["data", "views", "files", "registry", "vocabulary"])
+def test_a_public_function_that_raises_says_what(name):
+    silent = []
+    for path in [path for path in FILES if room(path) == name]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for owner in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+            if isinstance(owner, ast.ClassDef) and owner.name.startswith("_"):
+                continue
+            for node in [node for node in owner.body if isinstance(node, ast.FunctionDef) and raised(node)]:
+                text = ast.get_docstring(node) or ""
+                if node.name in {"__init__", "__post_init__"}:
+                    text += ast.get_docstring(owner) or ""
+                if (not node.name.startswith("_") or node.name.endswith("__")) and "Raises:" not in text:
+                    silent.append(f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}")
+    assert silent == []
+
+
 def test_the_graph_sees_lazy_and_named_imports():
     code = (
         "from regard.errors import ConfigError\n"

@@ -29,7 +29,7 @@ def test_one_scale_for_both_axes_and_every_point_once():
     assert [(mark.label, mark.x, mark.y) for mark in layout.marks] == [
         ("a", 0, 0), ("b", 1, 0), ("<i>", 0, 0.5), ("alone", 0.5, 0.25)
     ]  # fmt: skip
-    assert [[mark.label for mark in walk] for walk in layout.walks] == [["a", "b", "<i>", "a"]]
+    assert [[mark.label for mark in polyline] for polyline in layout.polylines] == [["a", "b", "<i>", "a"]]
     assert (layout.wide, layout.tall) == (1, 0.5)
     with pytest.raises(ShapeError, match="columns are x and y"):
         Plane([[1, 2, 3]], ["a"], ["x", "y", "z"])

@@ -1,4 +1,4 @@
-"""Where the points of a plane and the walks between them stand, in numbers from 0 to 1: the same for all renderers."""
+"""Where the points of a plane and the lines between them stand, in numbers from 0 to 1: the same for all renderers."""
 
 import math
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class PlaneLayout:
 
     Attributes:
         marks: every point once, in the order in which they come first.
-        walks: the points of each stretch of rows, two or more.
+        polylines: the points of each run of rows, two or more.
         wide, tall: sides of the whole, the longer one 1.
     """
 
     marks: tuple[Mark, ...]
-    walks: tuple[tuple[Mark, ...], ...]
+    polylines: tuple[tuple[Mark, ...], ...]
     wide: float
     tall: float
 
@@ -39,11 +39,13 @@ class PlaneLayout:
         low = there.min(0) if len(there) else np.zeros(2)
         sides = there.max(0) - low if len(there) else np.ones(2)
         size = float(sides.max()) or 1.0
-        walks: list[list[Mark]] = [[]]
+        polylines: list[list[Mark]] = [[]]
         for label, (x, y) in zip(plane.rows, plane.values.tolist(), strict=True):
             if math.isfinite(x) and math.isfinite(y):
-                walks[-1].append(Mark(label, (x - low[0]) / size, (y - low[1]) / size))
+                polylines[-1].append(Mark(label, (x - low[0]) / size, (y - low[1]) / size))
             else:
-                walks.append([])
-        marks = tuple(dict.fromkeys(mark for walk in walks for mark in walk))
-        return cls(marks, tuple(tuple(walk) for walk in walks if len(walk) > 1), *(sides / size).tolist())
+                polylines.append([])
+        marks = tuple(dict.fromkeys(mark for polyline in polylines for mark in polyline))
+        return cls(
+            marks, tuple(tuple(polyline) for polyline in polylines if len(polyline) > 1), *(sides / size).tolist()
+        )

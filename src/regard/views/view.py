@@ -1,7 +1,7 @@
 """Views as data: matrices of numbers with a label for each row and each column.
 
 A matrix is drawn as cells, or, where its kind says so, as lines: a row is a line, a column a place along it. A `Plane`
-is a matrix of coordinates, drawn as points and the walks between them; an `Overlay` is a grid of weights, drawn as
+is a matrix of coordinates, drawn as points and the lines between them; an `Overlay` is a grid of weights, drawn as
 light on an image. Both may stand beside others in any view.
 
 A task makes a `View`; the renderers (terminal, picture, page) and the files (json, csv) show it. New kinds of view are
@@ -108,10 +108,13 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Plane(Matrix):
-    """Points in the plane: a row is a stop of a walk, its columns x and y.
+    """Points in the plane: a row is a vertex of a polyline, its columns x and y.
 
-    A row of NaN ends a walk; a walk of one stop is a point alone, and one that ends where it began is closed. Rows with
-    one label and place are one point.
+    A row of NaN ends a polyline; one of a single vertex is a point alone, and one that ends where it began is closed.
+    Rows with one label and place are one point.
+
+    Raises:
+        ShapeError: the values have not two columns.
     """
 
     def __post_init__(self) -> None:
@@ -167,6 +170,10 @@ class View:
         language: "en" or "zh", for the words around the numbers.
         across: how many matrices stand side by side, of many small ones in a grid; None: as many as there is room for.
         overview: what a terminal shows in place of the matrices, and a page above them, where there are many.
+
+    Raises:
+        ConfigError: an unknown kind or language.
+        DataError: the title or a note is no text.
     """
 
     kind: str

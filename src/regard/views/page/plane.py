@@ -32,7 +32,7 @@ def drawn_plane(view: View, plane: Plane) -> str:
 
 
 def points_of(plane: Plane) -> Plane:
-    """The points of a plane, each once, without its walks."""
+    """The points of a plane, each once, without its lines."""
     stops = zip(plane.rows, map(tuple, plane.values.tolist()), strict=True)
     points = list(dict.fromkeys(stop for stop in stops if all(map(math.isfinite, stop[1]))))
     return Plane(
@@ -44,8 +44,8 @@ def _parts(layout: PlaneLayout, height: float) -> Iterator[str]:
     def at(x: float, y: float) -> tuple[str, str]:
         return f"{_MARGIN + x * _SIDE:.1f}", f"{height - _MARGIN - y * _SIDE:.1f}"
 
-    for number, walk in enumerate(layout.walks):
-        path = "L".join(" ".join(at(mark.x, mark.y)) for mark in walk)
+    for number, polyline in enumerate(layout.polylines):
+        path = "L".join(" ".join(at(mark.x, mark.y)) for mark in polyline)
         yield f'<g class="line{number % len(COLORS)}"><path class="curve" d="M{path}"/></g>'
     for mark in layout.marks:
         x, y = at(mark.x, mark.y)

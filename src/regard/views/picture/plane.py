@@ -1,4 +1,4 @@
-"""A plane in a picture: walks as lines with a point at each stop, labelled.
+"""A plane in a picture: polylines with a point at each vertex, labelled.
 
 Lengths are in inches, text sizes in points.
 """
@@ -67,9 +67,9 @@ def draw_plane(drawn: Figure, panel: PlanePanel, left: float, top: float) -> Non
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=_FRAME, linewidth=0.8)
-    for number, walk in enumerate(layout.walks):
+    for number, polyline in enumerate(layout.polylines):
         color = COLORS[number % len(COLORS)]
-        axes.plot([mark.x for mark in walk], [mark.y for mark in walk], color=color, linewidth=1.4, zorder=1)
+        axes.plot([mark.x for mark in polyline], [mark.y for mark in polyline], color=color, linewidth=1.4, zorder=1)
     axes.scatter([mark.x for mark in layout.marks], [mark.y for mark in layout.marks], s=14, color=_INK, zorder=2)
     for mark in layout.marks:
         label = drawable(shorten(visible(mark.label), 12))

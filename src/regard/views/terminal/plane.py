@@ -1,4 +1,4 @@
-"""A plane as text: points by their labels, the walks between them as dots."""
+"""A plane as text: points by their labels, the lines between them as dots."""
 
 from regard.views.labels import shorten, visible, width_of
 from regard.views.plane import PlaneLayout
@@ -22,8 +22,8 @@ def plotted(plane: Plane, room: int) -> list[str]:
     def place(x: float, y: float) -> tuple[int, int]:
         return rows - 1 - round(y * unit / _FLAT), round(x * unit)
 
-    for walk in layout.walks:
-        for one, other in zip(walk, walk[1:], strict=False):
+    for polyline in layout.polylines:
+        for one, other in zip(polyline, polyline[1:], strict=False):
             steps = max(1, round(unit * max(abs(other.x - one.x), abs(other.y - one.y))))
             for step in range(steps + 1):
                 share = step / steps
