@@ -1,4 +1,4 @@
-"""The controller of a network with a memory: what reads the input and decides where its heads go."""
+"""The controller of a network with a memory: it reads the input and emits the parameters of the heads."""
 
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ class Controller(nn.Module):
         return weights
 
     def start(self, batch: int) -> Carried:
-        """The state before the first step: zeros `(batch, layers, width)`, hidden and memory; none if feed-forward."""
+        """Zeros `(batch, layers, width)`, hidden state and cell state; nothing for a feed-forward controller."""
         if self.kind == "feed_forward":
             return ()
         zeros = reference_tensor(self).new_zeros
@@ -81,12 +81,12 @@ def cell_and_interface(
 ) -> tuple[Weights, tuple[Tensor, Tensor]] | None:
     """The weights that a machine's whole sequence is computed from; None where its parts have to be called.
 
-    Those of the controller's cell, and weight and bias of what it tells the memory.
+    Those of the controller's cell, and weight and bias of the layer that gives the heads' parameters.
 
     Args:
         inputs: of all steps.
         controller: what reads them.
-        orders: the layer by which it speaks.
+        interface: the linear layer that gives the parameters of the heads.
         readout: the layer that gives the outputs; it is called once for all steps.
     """
     if not numpy_serves(inputs) or not isinstance(controller, Controller):

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one call of a decoder gives: n choices for each row, the state after them, and where it looked.
+    """What one call of a decoder gives: logits after each of n inputs, the state after them, and its attention.
 
     Attributes:
         logits: `(batch, n, choices)`.
@@ -38,13 +38,13 @@ class Step(NamedTuple):
     attended: Mapping[str, Attended]
 
     def weights(self, name: str) -> Float[Tensor, "batch n source"]:
-        """Where the attention of that name looked, its heads averaged."""
+        """The weights of the attention of that name, averaged over its heads."""
         return over_heads(self.attended[name].weights)
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """`alignment` names the attention (a key of `Step.attended`) that looks at the source, or is None."""
+    """`alignment` names the attention (a key of `Step.attended`) over the source, or is None."""
 
     alignment: str | None
 
@@ -62,19 +62,19 @@ def over_heads(weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "b
     return weights.mean(1) if weights.dim() == 4 else weights
 
 
-def concatenated(looks: list[Attended]) -> Attended | None:
-    """The looks of successive steps as one look of all their queries; weights are still made only when asked for."""
-    if not looks:
+def concatenated(steps: list[Attended]) -> Attended | None:
+    """The attention of successive steps as one, of all their queries; weights are still computed only on access."""
+    if not steps:
         return None
-    if len(looks) == 1:
-        return looks[0]
-    contexts = [look.context for look in looks if look.context is not None]
-    draws = [look.log_prob for look in looks if look.log_prob is not None]
+    if len(steps) == 1:
+        return steps[0]
+    contexts = [step.context for step in steps if step.context is not None]
+    draws = [step.log_prob for step in steps if step.log_prob is not None]
     return Attended(
         torch.cat(contexts, dim=-2) if contexts else None,
         log_prob=torch.cat(draws, dim=-1) if draws else None,
         source=Source(
-            weights=lambda: torch.cat([look.weights for look in looks], dim=-2),
-            log_weights=lambda: torch.cat([look.log_weights for look in looks], dim=-2),
+            weights=lambda: torch.cat([step.weights for step in steps], dim=-2),
+            log_weights=lambda: torch.cat([step.log_weights for step in steps], dim=-2),
         ),
     )

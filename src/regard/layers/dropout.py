@@ -13,7 +13,7 @@ class Dropout(nn.Module):
     """Each element is 0 with probability `rate`, otherwise divided by the probability of staying; nothing in eval.
 
     torch draws a double for each element on a CPU, which costs 26 to 60 multiplications; here 16 bits decide, drawn
-    from torch's global generator (so a resumed run goes on bit for bit). The rate is rounded to a multiple of 1/65536
+    from torch's global generator (so a resumed run continues bit for bit). The rate is rounded to a multiple of 1/65536
     and the scale uses the rounded one, so the expectation is exact. Other devices use torch's own.
 
     Args:
@@ -45,10 +45,10 @@ class Dropout(nn.Module):
 
 
 def drop_words(words: Int[Tensor, "batch steps"], rate: float, unknown: int) -> Int[Tensor, "batch steps"]:
-    """Each word but the first, the begin mark, is unknown with probability `rate` (Bowman et al. 2016, §3.3).
+    """Word dropout (Bowman et al. 2016, §3.3): each token but the first, BOS, is unknown with probability `rate`.
 
-    A decoder that cannot go by its own last word has to look at the source for the next one.
+    A decoder that cannot rely on its own last word has to attend to the source for the next one.
     """
-    hidden = torch.rand(words.shape, device=words.device) < rate
-    hidden[:, :1] = False
-    return torch.where(hidden, unknown, words)
+    dropped = torch.rand(words.shape, device=words.device) < rate
+    dropped[:, :1] = False
+    return torch.where(dropped, unknown, words)

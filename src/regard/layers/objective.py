@@ -39,7 +39,7 @@ def objective(
     """Loss, tokens and right choices of all rows whose target is not `ignored`.
 
     Raises:
-        ShapeError: there is nothing to choose from, or not one target a row.
+        ShapeError: there are no choices, or not one target a row.
         IndexError: a target is none of the choices.
     """
     kept = targets != ignored
@@ -74,7 +74,7 @@ def vocabulary_objective(
         ignored: the target that marks a row to leave out.
 
     Raises:
-        ShapeError: there is nothing to choose from, or not one target a row.
+        ShapeError: there are no choices, or not one target a row.
         IndexError: a target is none of the choices.
     """
     if not kernel.serves_vocabulary(features, weight, bias, targets):
@@ -156,7 +156,13 @@ def bits_objective(
     answers: Float[Tensor, "batch time outputs"],
     asked: Bool[Tensor, "batch time"],
 ) -> Objective:
-    """The same for bits: binary cross-entropy of each, over the time steps that ask for an answer."""
-    said, wanted = logits[asked], answers[asked]
-    total = torch.nn.functional.binary_cross_entropy_with_logits(said, wanted, reduction="sum")
-    return Objective(total, torch.tensor(wanted.numel()), ((said.detach() > 0) == (wanted > 0.5)).sum())
+    """The objective for bits: binary cross-entropy of each, summed in nats over the time steps of the answers.
+
+    Args:
+        logits: of each bit.
+        answers: the bits, 0 or 1.
+        asked: True at the time steps whose outputs count.
+    """
+    counted, wanted = logits[asked], answers[asked]
+    total = torch.nn.functional.binary_cross_entropy_with_logits(counted, wanted, reduction="sum")
+    return Objective(total, torch.tensor(wanted.numel()), ((counted.detach() > 0) == (wanted > 0.5)).sum())

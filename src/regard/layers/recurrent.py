@@ -118,7 +118,7 @@ class Recurrence(nn.Module):
     ) -> tuple[Float[Tensor, "batch n hidden_dim"], Carried]:
         """The top layer's outputs at each of the n steps, and the state after them.
 
-        Beyond a row's length, where lengths are given, nothing is asked for: outputs there, and the state after a row
+        Beyond a row's length, where lengths are given, nothing is promised: outputs there, and the state after a row
         that ends early, may be anything finite. A GRU's single step makes its products by `linear`.
 
         Raises:
@@ -208,7 +208,7 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
         return torch.cat([ahead, back], -1), tuple(map(torch.stack, zip(ahead_last, back_last, strict=True)))
     if lengths is None:
         return _run(layer, inputs)  # without padding torch's layer is exact and needs no packing
-    # A row of length 0 cannot be packed: it reads one zero, and what comes of it is hidden by the caller.
+    # A row of length 0 cannot be packed: it reads one zero, and the caller masks out what comes of it.
     packed = pack_padded_sequence(inputs, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
     read, last = _run(layer, packed)
     return pad_packed_sequence(read, batch_first=True, total_length=positions)[0], last
@@ -217,7 +217,7 @@ def _both_ways(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tupl
 def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
     """The weights of both directions, if an encoder's layer may be computed from them: it is as the encoder makes it.
 
-    They are asked for once: some are made by then, and each time anew.
+    Each is read once: a parametrized one is computed at each access.
     """
     if not kernel.serves(inputs) or _must_be_called(layer):
         return None
@@ -228,7 +228,7 @@ def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
 
 
 def _must_be_called(layer: Any) -> bool:
-    """Whether a layer or cell has to be called: somebody listens to it, or it is not torch's own with biases."""
+    """Whether a layer or cell has to be called: it has hooks, or is not torch's own with biases."""
     return not is_unmodified(layer, *LAYERS.values(), *CELLS.values()) or not layer.bias or is_hooked(layer)
 
 

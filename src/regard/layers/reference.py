@@ -21,6 +21,6 @@ def reference_tensor(module: nn.Module) -> Tensor:
 
 
 def _attributes(module: nn.Module) -> Iterator[Tensor]:
-    """What was put in a weight's place, and is neither a parameter nor a buffer."""
+    """Tensors that replace a weight and are neither parameters nor buffers."""
     for part in module.modules():
         yield from (held for held in vars(part).values() if isinstance(held, Tensor))

@@ -17,7 +17,7 @@ class StepOutput(NamedTuple):
     Attributes:
         output: `(batch, outputs)`.
         state: all that the next step needs, a pytree of tensors, batch first.
-        attended: where the step looked, by the head's name ("read 0", "write 0", …); weights `(batch, 1, positions)`.
+        attended: the step's attention, by the head's name ("read 0", "write 0", …); weights `(batch, 1, positions)`.
     """
 
     output: Float[Tensor, "batch outputs"]
@@ -43,7 +43,7 @@ class SequenceModel(Protocol):
 
 
 class HookPoint(nn.Module):
-    """Where a head's attention passes by, however it was computed, so that `regard.record` sees it under one name."""
+    """An identity that a head's attention passes through, so that hooks and `regard.record` see it."""
 
     def forward(self, attended: Attended) -> Attended:
         """The attention as it was given."""

@@ -33,6 +33,9 @@ def by_length(
         edges: where a new bucket begins, ascending: [1, 8, 11] gives 1–7, 8–10 and 11+. Shorter items get one more
             bucket before them, if there are any.
         measure: takes the numbers of a bucket's items and gives their value, e.g. a corpus BLEU.
+
+    Raises:
+        ValueError: the edges do not ascend, or there are none.
     """
     if list(edges) != sorted(set(edges)) or not edges:
         raise ValueError(f"edges must be ascending and different, at least one; given {list(edges)}")

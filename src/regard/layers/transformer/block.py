@@ -23,10 +23,10 @@ class Block(nn.Module):
     """One layer: self-attention, cross-attention where it is given, feed-forward network, each added to its input.
 
     Args:
-        attention: a sequence looks at itself.
+        attention: self-attention.
         feed_forward: of each position by itself.
         norm: makes a norm; called once for each sub-layer.
-        across: looks at another sequence.
+        across: cross-attention, if the layer has one.
         order: pre or post, see the module.
         dropout: on what each sub-layer adds.
 
@@ -59,20 +59,20 @@ class Block(nn.Module):
         x: Float[Tensor, "batch positions dim"],
         shared: AttentionContext,
         memory: Keys | None = None,
-        memory_sight: AttentionContext | None = None,
+        memory_shared: AttentionContext | None = None,
         remember: Callable[[Keys], Keys] | None = None,
     ) -> tuple[Float[Tensor, "batch positions dim"], Attended, Attended | None]:
         """One layer's step.
 
         Args:
             x: a vector a position.
-            sight: who may see whom among the positions.
-            memory: what the layer's cross-attention looks at.
-            memory_sight: who may see what of it.
+            shared: mask, bias and rotation of the self-attention.
+            memory: keys and values of the layer's cross-attention.
+            memory_shared: their mask.
             remember: keys and values of these positions to those of all that were read.
 
         Returns:
-            The vectors, and where the two attentions looked.
+            The vectors, and the two attentions.
         """
         before = self.order == "pre"
         if before:
@@ -85,12 +85,12 @@ class Block(nn.Module):
             query, keys = self.attention.project(inputs, shared.rotation)
             attended = self.attention(query, remember(keys), shared)
         x, inputs = self._added(x, attended.context, self.attention_norm, self.across_norm)
-        looked = None
+        cross = None
         if self.across is not None:
-            looked = self.across(self.across.project_query(inputs), memory, memory_sight)
-            x, inputs = self._added(x, looked.context, self.across_norm, None)
+            cross = self.across(self.across.project_query(inputs), memory, memory_shared)
+            x, inputs = self._added(x, cross.context, self.across_norm, None)
         added = self.dropout(self.feed_forward(inputs))
-        return x + added if before else sum_and_norm(self.feed_forward_norm, x, added)[1], attended, looked
+        return x + added if before else sum_and_norm(self.feed_forward_norm, x, added)[1], attended, cross
 
     def _added(self, x: Tensor, more: Any, own: Any, following: nn.Module | None) -> tuple[Tensor, Tensor]:
         """What a sub-layer gives, added to its input; and what the next one reads."""

@@ -1,7 +1,7 @@
-"""What a stack of attentions has read so far: the keys and values of every layer, as a value that nobody changes.
+"""A stack's KV cache: the keys and values of every layer for all that was read so far, as an immutable value.
 
 A cache grows by giving a longer one. Both stand in one buffer with spare room, so that only what is new is written;
-the first to go on from a cache has the right to, and whoever goes on from it again copies.
+the first continuation of a cache is written in place, and a second one copies.
 """
 
 from functools import cached_property
@@ -24,7 +24,7 @@ class _Buffer:
         self.tensor, self.filled = tensor, filled
 
     def take(self, end: int, extra: int) -> bool:
-        """Whether a cache that ends there may go on in place: it is the newest, and there is room."""
+        """Whether a cache that ends there may be continued in place: it is the newest, and there is room."""
         free = self.filled == end and end + extra <= self.tensor.shape[4]
         if free and self.tensor.is_inference() == torch.is_inference_mode_enabled():
             self.filled += extra
@@ -38,7 +38,7 @@ class Cache:
     Attributes:
         states: keys (0) and values (1) of each layer.
         keep: True where the slot holds a real token; None where all do.
-        counted: how many real tokens were read, also those that a window has let go.
+        counted: how many real tokens were read, evicted ones counted.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Growth:
         Args:
             keep: of all its slots.
             counted: of its real tokens.
-            let_go: how many of its first slots nobody will see any more.
+            evicted: how many of its first slots no later query will attend to.
         """
         keep = None if keep is None else keep[:, evicted:]
         if self.in_place:

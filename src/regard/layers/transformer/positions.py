@@ -1,4 +1,4 @@
-"""Where the positions of one call stand among all that was read: their numbers, and who may see whom."""
+"""Position ids of one call's queries and keys, and the mask between them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ class TokenPositions:
         cache: Cache | None,
         documents: Int[Tensor, "batch positions"] | None,
     ) -> "TokenPositions":
-        """The places of new positions after those of the cache."""
+        """Positions of new tokens after those of the cache."""
         batch, new = x.shape[:2]
         slots = 0 if cache is None else cache.slots
         if slots and cache is not None and (keep is not None or cache.keep is not None):
@@ -51,7 +51,7 @@ class TokenPositions:
             key_positions = (counted[:1] - (slots + new)).unsqueeze(-1) + steps  # rows without padding are alike
         else:
             counted = counted + keep[:, slots:].sum(-1)
-            gone = counted - keep.sum(-1)  # real tokens that a window has let go
+            gone = counted - keep.sum(-1)  # real tokens that a window has evicted
             key_positions = (gone.unsqueeze(-1) + keep.long().cumsum(-1) - 1).clamp(min=0)
         return TokenPositions(key_positions, new, keep, counted, documents)
 
@@ -61,7 +61,7 @@ class TokenPositions:
         return self.key_positions[:, self.key_positions.shape[1] - self.queries :]
 
     def shared(self, causal: bool, window: int | None, position: Any, scored: bool) -> AttentionContext:
-        """Who may see whom, and what positions do, for all layers."""
+        """Mask, bias and rotation of this call, for all layers."""
         keys = self.key_positions.shape[1]
         kind = getattr(position, "kind", None)
         bias = position.bias(self.query_positions, self.key_positions) if kind == "bias" else None
@@ -90,7 +90,7 @@ class TokenPositions:
         return mask.unsqueeze(-3) if mask.ndim == 3 else mask[None, None]
 
     def evicted(self, window: int | None) -> int:
-        """How many of the first slots no later position will see; a graph cannot know, and keeps them hidden."""
+        """How many of the first slots no later query attends to; a traced graph cannot know, and masks them out."""
         if torch.compiler.is_compiling():
             return 0
         keys = self.key_positions.shape[1]

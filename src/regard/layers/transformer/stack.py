@@ -24,7 +24,7 @@ from regard.layers.transformer.step import invalidate, one_more, steps_of
 
 
 class Memory(NamedTuple):
-    """What the cross-attentions of a stack look at, projected once: a pytree of tensors, batch first.
+    """Keys and values of a stack's cross-attentions, projected once: a pytree of tensors, batch first.
 
     Attributes:
         keys: of each layer.
@@ -41,7 +41,7 @@ class Stacked(NamedTuple):
     Attributes:
         output: a vector a position.
         cache: what it has read, where a cache was given.
-        attended: where each layer looked, "self 0", "cross 0", "self 1", …
+        attended: the attention of each layer, "self 0", "cross 0", "self 1", …
     """
 
     output: Float[Tensor, "batch positions dim"]
@@ -54,10 +54,10 @@ class Stack(nn.Module):
 
     Args:
         blocks: all with cross-attention, or all without.
-        causal: whether a position sees those up to itself, or all.
+        causal: whether a position attends to itself and those before it, or to all.
         position: a position part of kind add, rotate or bias, shared by the layers; those of kind score are in the
             blocks' attentions.
-        window: how many keys a query sees, itself counted; needs `causal`.
+        window: how many keys a query attends to, itself counted; needs `causal`.
         norm: after the last block (pre-norm stacks need one).
         dropout: on what comes in, once positions are added.
 
@@ -98,7 +98,7 @@ class Stack(nn.Module):
         return Cache.empty(batch, len(self.blocks), heads.key_heads, heads.width, reference_tensor(heads))
 
     def memory(self, states: Float[Tensor, "batch keys dim"], keep: Bool[Tensor, "batch keys"] | None = None) -> Memory:
-        """What the cross-attentions look at, projected once for all steps; padding cannot be seen."""
+        """Keys and values of the cross-attentions, projected once for all steps; padding is masked out."""
         states = _zero_padding(states, keep)
         return Memory(tuple(block.across.project(states) for block in self._blocks()), keep)
 
@@ -115,11 +115,11 @@ class Stack(nn.Module):
 
         Args:
             x: a vector a position.
-            keep: True where a position is real; padding is not seen, and counts no position. None: all are.
+            keep: True where a position is real; padding is masked out, and takes no position. None: all are.
             cache: what was read before, of which this is the continuation; it stays as it is.
             memory: what `memory` made, where the blocks have cross-attention.
-            documents: equal numbers where positions belong to one text, in one piece: texts packed side by side do not
-                see each other, and each counts its own positions. Not with a cache.
+            documents: equal numbers where positions belong to one text, one text after the other: packed texts do
+                not attend to each other, and each counts its own positions. Not with a cache.
 
         Returns:
             The vectors after the last layer; what padding gives is of no meaning.
@@ -141,26 +141,28 @@ class Stack(nn.Module):
             steps = steps_of(self, x, cache)
             if steps is not None:
                 return Stacked(*one_more(self, steps, x, cache))
-        places = TokenPositions.of(x, keep, cache, documents)
+        positions = TokenPositions.of(x, keep, cache, documents)
         x = _zero_padding(x, keep)
         if self.position is not None and self.position.kind == "add":
-            x = self.position.add(x, places.query_positions)
+            x = self.position.add(x, positions.query_positions)
         x = self.dropout(x)
-        shared = places.shared(self.causal, self.window, self.position, self._scored)
-        across = (
+        shared = positions.shared(self.causal, self.window, self.position, self._scored)
+        cross_shared = (
             None if memory is None else AttentionContext(None if memory.keep is None else memory.keep[:, None, None])
         )
         growth = None if cache is None else cache.grow(x.shape[1])
         attended: dict[str, Attended] = {}
         for layer, block in enumerate(self._blocks()):
-            given = (None, None) if memory is None else (memory.keys[layer], across)
+            given = (None, None) if memory is None else (memory.keys[layer], cross_shared)
             if self.checkpointed and self.training and growth is None:
                 x = checkpoint(_only_output, block, x, shared, *given, use_reentrant=False)
                 continue
-            x, attended[f"self {layer}"], looked = block(x, shared, *given, _adder(growth, layer))
-            if looked is not None:
-                attended[f"cross {layer}"] = looked
-        after = None if growth is None else growth.done(places.keep, places.counted, places.evicted(self.window))
+            x, attended[f"self {layer}"], cross = block(x, shared, *given, _adder(growth, layer))
+            if cross is not None:
+                attended[f"cross {layer}"] = cross
+        after = (
+            None if growth is None else growth.done(positions.keep, positions.counted, positions.evicted(self.window))
+        )
         return Stacked(sum_and_norm(self.norm, x)[1], after, attended)
 
     def _blocks(self) -> list[Any]:
@@ -174,8 +176,8 @@ class Stack(nn.Module):
 def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
     """Make each block's activations anew in the backward pass: memory of one layer for a third more time.
 
-    The numbers are the same. Where the layers looked is not told then (`attended` is empty), since it would hold what
-    the memory was saved on.
+    The numbers are the same. The layers' attention is not kept (`attended` is empty), since it would hold the memory
+    that was saved.
 
     Returns:
         How many stacks the model has.
@@ -196,5 +198,5 @@ def _adder(growth: Growth | None, layer: int) -> Callable[[Keys], Keys] | None:
 
 
 def _zero_padding(x: Tensor, keep: Tensor | None) -> Tensor:
-    """Padding is 0 from here on, whatever it held: it stays finite, so that a weight of 0 leaves nothing of it."""
+    """Padding is set to 0, whatever it held: it stays finite, so that a weight of 0 removes it."""
     return x if keep is None else torch.where(keep.unsqueeze(-1), x, 0.0)

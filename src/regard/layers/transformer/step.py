@@ -2,7 +2,7 @@
 
 What a step of one vector computes is little beside what its calls cost, so where the loop of
 `kernels/transformer/step.py` knows all parts of a stack, it takes the whole of it; a language model's words and logits
-are then made in the same call (`models/transformer/step.py`). Everything else goes the usual way, with the same
+are then made in the same call (`models/transformer/step.py`). Everything else takes the plain path, with the same
 numbers.
 """
 
@@ -36,7 +36,7 @@ class _CachedSteps:
 
     Args:
         top: the stack, or the model around it; it is not held.
-        steps: of it; none are taken while somebody listens to its parts.
+        steps: of it; none are taken while a part of it has hooks.
     """
 
     def __init__(self, top: nn.Module, steps: Steps | None) -> None:
@@ -54,7 +54,7 @@ class _CachedSteps:
     def current(self) -> bool:
         """Whether no module, method or weight of it was put in another's place since then, and no hook set anywhere.
 
-        Nor did the last one who listened to its parts leave.
+        Nor was the last hook of its parts removed.
         """
         return (
             RemovableHandle.next_id == self._handles
@@ -92,12 +92,12 @@ _assumed = _Assumed()
 
 @contextmanager
 def assume_unmodified(top: Any) -> Iterator[None]:
-    """Nobody changes this model between steps that are made in here: its parts are looked at once, not before each.
+    """Within this context the model is not changed between steps: its parts are checked once, not before each step.
 
     A step in one call runs nothing of anybody's that could change something, and a model with hooks has no such step.
     """
     before = _assumed.top, _assumed.steps
-    # A step that somebody put in the place of the model's own may do anything in between.
+    # A replaced `step` may do anything in between.
     _assumed.top, _assumed.steps = None if "step" in getattr(top, "__dict__", {}) else top, None
     try:
         yield
@@ -106,7 +106,7 @@ def assume_unmodified(top: Any) -> Iterator[None]:
 
 
 def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
-    """What makes the stack's next step in one call, None where the usual way is to be taken.
+    """What makes the stack's next step in one call, None where the plain path is to be taken.
 
     Args:
         stack: a `Stack` without cross-attention.
@@ -120,13 +120,13 @@ def steps_of(stack: Any, x: Tensor, cache: Cache) -> Steps | None:
 
 
 def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None]) -> Steps | None:
-    """The steps of a stack, or of the model around it, as they are now; None where the usual way is to be taken.
+    """The steps of a stack, or of the model around it, as they are now; None where the plain path is to be taken.
 
     Args:
         top: the stack, or the model.
         stack: a `Stack` without cross-attention.
         cache: what it read before.
-        make: looks the parts of `top` up, where they may have changed.
+        make: looks the parts of `top` up, after a change.
     """
     if cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None
@@ -150,7 +150,7 @@ def _now(top: Any, stack: Any, make: Callable[[Any], Steps | None]) -> Steps | N
 
 
 def one_more(stack: Any, steps: Steps, x: Tensor, cache: Cache) -> tuple[Tensor, Cache, "LayerAttention"]:
-    """What the stack makes of one position, the longer cache, and where each layer looked; no slot is padding."""
+    """What the stack makes of one position, the longer cache, and each layer's attention; no slot is padding."""
     if stack.position is not None and stack.position.kind == "add":
         x = stack.position.add(x, cache.counted.unsqueeze(-1))
     after, bias = cache.one_more(), bias_of(stack, cache)
@@ -168,12 +168,12 @@ def bias_of(stack: Any, cache: Cache) -> Tensor | None:
 
 
 class LayerAttention(Mapping[str, Attended]):
-    """Where each layer looked in one step, "self 0", "self 1", …: made when somebody asks, for hardly anybody does.
+    """Each layer's attention in one step, "self 0", "self 1", …: computed on access, since it is rarely read.
 
     Args:
         stack: that made the step.
-        shown: what `Steps.step` tells of the layers.
-        cache: what they looked at.
+        shown: query and context of each layer, from `Steps.step`.
+        cache: their keys and values.
         bias: what was added to their scores.
     """
 

@@ -66,7 +66,7 @@ class DNCState(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """What the controller tells the memory: ξ, each part brought into its range."""
+    """The interface vector ξ, each part brought into its range."""
 
     read_keys: Float[Tensor, "batch reads slot_dim"]
     read_strengths: Float[Tensor, "batch reads"]
@@ -154,7 +154,7 @@ class DifferentiableNeuralComputer(nn.Module):
         return StepOutput(output, after, self._record(wrote.weights, read, contexts))
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences, by gradients written out where they serve (`kernels/memory/computer.py`), else step by step.
+        """Whole sequences, with a hand-written backward where it applies (`kernels/memory/computer.py`).
 
         Raises:
             ShapeError: the inputs have another shape than this computer was made for.
@@ -169,7 +169,7 @@ class DifferentiableNeuralComputer(nn.Module):
     def _fast(self, inputs: Tensor, cell: Weights, interface: tuple[Tensor, ...]) -> Tensor:
         projected, recurrent = project_inputs(cell, inputs)
         hidden, contexts, read, write = computer(self.layout, projected, recurrent, *interface)
-        # For the record, all steps of a head are the queries of one look.
+        # For the record, all steps of a head are the queries of one attention.
         apart = contexts.unflatten(-1, (self.settings.read_heads, -1)).transpose(0, 1)
         self._record(write.transpose(0, 1), read.permute(1, 2, 0, 3), apart.transpose(1, 2), steps=True)
         return self.readout(torch.cat([hidden, contexts], dim=-1)).transpose(0, 1)

@@ -27,7 +27,7 @@ class FixedState(NamedTuple):
     Attributes:
         reading: of the encoder, which stands still once the question has come.
         answering: of the decoder, which begins at the question.
-        asked: whether it has come.
+        asked: whether the question has come.
     """
 
     reading: Carried
@@ -36,7 +36,7 @@ class FixedState(NamedTuple):
 
 
 class FixedContext(nn.Module):
-    """See `layers.sequence.SequenceModel`. Before the question nothing is said: the outputs are those of zeros.
+    """See `layers.sequence.SequenceModel`. Before the question the outputs are those of a zero state.
 
     Args:
         settings: the choices.
@@ -57,7 +57,7 @@ class FixedContext(nn.Module):
         self.readout = nn.Linear(settings.width, outputs)
 
     def start(self, batch: int) -> FixedState:
-        """Nothing read, nothing asked."""
+        """Nothing read, no question yet."""
         zeros = reference_tensor(self.encoder).new_zeros(batch, 1, self.settings.width)
         return FixedState((zeros, zeros), (zeros, zeros), torch.zeros(batch, dtype=torch.bool, device=zeros.device))
 

@@ -59,7 +59,7 @@ class Tapes(NamedTuple):
         """These tapes with further steps at their end, and with no more than the last `bound` of them."""
         first = 0 if bound is None else max(0, self.tape.shape[1] + tape.shape[1] - bound)
         tape, key = (torch.cat(both, 1)[:, first:] for both in ((self.tape, tape), (self.key, key)))
-        # A rolled tape lets go of what it rolled over; a view would hold it for ever.
+        # A view would keep the evicted slots alive.
         return Tapes(tape.clone(), key.clone(), attended) if first else Tapes(tape, key, attended)
 
 
@@ -70,7 +70,7 @@ class LSTMNLayer(nn.Module):
         inputs: width of x.
         width: of h and c.
         attention: width of v in the score.
-        bound: slots that a step looks back at; None: the whole past.
+        bound: slots that a step attends to; None: the whole past.
     """
 
     def __init__(self, inputs: int, width: int, attention: int, bound: int | None = None) -> None:
@@ -100,14 +100,14 @@ class LSTMNLayer(nn.Module):
     def step(
         self, state: Tapes, inputs: Float[Tensor, "batch inputs"]
     ) -> tuple[Float[Tensor, "batch width"], Tapes, Attended]:
-        """Read one vector: the hidden state, the tapes with it on them, and where it looked."""
-        looked = self.look(state, inputs)
-        assert looked.context is not None
-        read, memory = looked.context.squeeze(1).chunk(2, -1)
+        """Read one vector: the hidden state, the tapes with it on them, and its attention."""
+        attended = self.look(state, inputs)
+        assert attended.context is not None
+        read, memory = attended.context.squeeze(1).chunk(2, -1)
         opening, forgetting, leaving, candidate = self.gates(torch.cat([read, inputs], -1)).chunk(4, -1)  # eq. 7
         memory = torch.sigmoid(forgetting) * memory + torch.sigmoid(opening) * torch.tanh(candidate)  # eq. 8
         hidden = torch.sigmoid(leaving) * torch.tanh(memory)  # eq. 9
-        return hidden, self.write(state, hidden, memory, read), looked
+        return hidden, self.write(state, hidden, memory, read), attended
 
     def write(self, state: Tapes, hidden: Tensor, memory: Tensor, read: Tensor) -> Tapes:
         """The tapes with one more step on them."""
@@ -119,7 +119,7 @@ class LSTMNLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch time width"], Tapes]:
         """Read vectors one after the other, from any state: the numbers of `step`, without its cost.
 
-        Where somebody records the attention, each look is made again for them; the numbers stay what they are.
+        Where the attention is recorded, it is computed again for the record; the numbers stay what they are.
         """
         weights = self._weights() if inputs.shape[1] and is_plain(inputs) else None
         if weights is None or not are_alike(inputs, *weights, *state):
@@ -141,7 +141,7 @@ class LSTMNLayer(nn.Module):
         )
         key = made.key / 2
         if self.attention._forward_hooks:  # taps
-            self._look_again(inputs, state, made.tape, key)
+            self._record_again(inputs, state, made.tape, key)
         return made.tape[..., : self.width], state.written(made.tape, key, made.attended, self.bound)
 
     def _weights(self) -> tuple[Tensor, ...] | None:
@@ -158,13 +158,13 @@ class LSTMNLayer(nn.Module):
         scores = weights_of(attention.score, Additive, *names, methods=methods)
         return None if gates is None or scores is None else gates + scores
 
-    def _look_again(self, inputs: Tensor, state: Tapes, tape: Tensor, key: Tensor) -> None:
-        """Every look at tapes that are written already, through the module whose calls are recorded."""
+    def _record_again(self, inputs: Tensor, state: Tapes, tape: Tensor, key: Tensor) -> None:
+        """The attention of every step to the finished tapes, through the module whose calls are recorded."""
         each = zip(inputs.unbind(1), tape.split(1, 1), key.split(1, 1), strict=True)
         for now, written, projected in each:
-            looked = self.look(state, now)
-            assert looked.context is not None
-            state = state.written(written, projected, looked.context.squeeze(1).chunk(2, -1)[0], self.bound)
+            attended = self.look(state, now)
+            assert attended.context is not None
+            state = state.written(written, projected, attended.context.squeeze(1).chunk(2, -1)[0], self.bound)
 
 
 class LSTMNReader(nn.Module):
@@ -206,7 +206,7 @@ class LSTMNReader(nn.Module):
         return inputs, tuple(after)
 
     def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """One vector; `attended` has each layer's look at its own past, "past 0" that of the lowest.
+        """One vector; `attended` has each layer's attention to its own past, "past 0" that of the lowest.
 
         Raises:
             ShapeError: the inputs have another shape than this reader was made for, or other rows than the state.
@@ -240,9 +240,9 @@ class LSTMN(nn.Module):
         return self.reader.start(batch)
 
     def step(self, state: tuple[Tapes, ...], inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """One time step, and where it looked."""
-        tick = self.reader.step(state, inputs)
-        return tick._replace(output=self.readout(tick.output))
+        """One time step, and its attention."""
+        after = self.reader.step(state, inputs)
+        return after._replace(output=self.readout(after.output))
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """All steps from empty tapes."""

@@ -1,10 +1,10 @@
-"""Two long short-term memory-networks, one that reads a source and one that writes, and how they are joined.
+"""Two long short-term memory-networks, an encoder and a decoder, and how they are joined.
 
-Cheng, Dong & Lapata 2016, section 4; the numbers beside the lines are its equations. Both look at their own past
-(intra-attention); the one that writes looks at the tapes of the one that read, too (inter-attention).
+Cheng, Dong & Lapata 2016, section 4; the numbers beside the lines are its equations. Both attend to their own past
+(intra-attention); the decoder attends to the encoder's tapes, too (inter-attention).
 
-shallow    x[t], h[t−1] ── look at the source ── γ̃[t] ── [x[t]; γ̃[t]] ── an LSTMN as it is
-deep       x[t], γ̃[t−1] ── look at the source ── γ̃[t], α̃[t] ── the source's memory enters the target's by a gate r
+shallow    x[t], h[t−1] ── attend to the source ── γ̃[t] ── [x[t]; γ̃[t]] ── an LSTMN as it is
+deep       x[t], γ̃[t−1] ── attend to the source ── γ̃[t], α̃[t] ── the source's memory enters the target's by a gate r
 """
 
 from typing import NamedTuple
@@ -91,10 +91,10 @@ class Fusion(nn.Module):
     def align(self, source: Source, query: Float[Tensor, "batch query_dim"]) -> Attended:
         """Look at the source (eq. 10, 11, 12); the context is γ̃ and α̃, side by side."""
         hidden, _ = source.tape.chunk(2, -1)
-        looked: Attended = self.inter(
+        attended: Attended = self.inter(
             query.unsqueeze(1), Prepared(hidden, source.key), source.tape, mask=masks.padding(source.lengths)
         )
-        return looked
+        return attended
 
     def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """Read one vector of the target; `attended` has "past" (its own) and "source"."""
@@ -110,14 +110,14 @@ class Fusion(nn.Module):
         state = self.start(self.encode(source, lengths), len(target))
         hidden = [target.new_zeros(len(target), 0, self.width)]
         for inputs in target.unbind(1):
-            tick = self.step(state, inputs)
-            state = tick.state
-            hidden.append(tick.output.unsqueeze(1))
+            after = self.step(state, inputs)
+            state = after.state
+            hidden.append(after.output.unsqueeze(1))
         return torch.cat(hidden, 1)
 
 
 class ShallowFusion(Fusion):
-    """The LSTMN stands where an encoder-decoder has its LSTM; the source is looked at as in Bahdanau et al. 2015."""
+    """An LSTMN in place of an encoder–decoder's LSTM; the attention to the source is that of Bahdanau et al. 2015."""
 
     def _decoder(self, inputs: int, width: int, attention: int) -> LSTMNLayer:
         return LSTMNLayer(inputs + width, width, attention)
@@ -130,8 +130,8 @@ class ShallowFusion(Fusion):
         aligned = self.align(state.fixed, state.moving.before)
         assert aligned.context is not None
         found, _ = aligned.context.squeeze(1).chunk(2, -1)
-        hidden, past, looked = self.decoder.step(state.moving.past, torch.cat([inputs, found], -1))
-        return StepOutput(hidden, State(state.fixed, Moving(past, hidden)), {"past": looked, "source": aligned})
+        hidden, past, attended = self.decoder.step(state.moving.past, torch.cat([inputs, found], -1))
+        return StepOutput(hidden, State(state.fixed, Moving(past, hidden)), {"past": attended, "source": aligned})
 
 
 class DeepFusion(Fusion):
@@ -150,10 +150,10 @@ class DeepFusion(Fusion):
     def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One step of the target: both attentions, then the gates; r lets the source's memory in (eq. 13 to 15)."""
         past, before = state.moving
-        looked = self.decoder.look(past, inputs)  # eq. 4, 5, 6
+        attended = self.decoder.look(past, inputs)  # eq. 4, 5, 6
         aligned = self.align(state.fixed, torch.cat([inputs, before], -1))  # eq. 10, 11, 12
-        assert looked.context is not None and aligned.context is not None
-        read, memory = looked.context.squeeze(1).chunk(2, -1)
+        assert attended.context is not None and aligned.context is not None
+        read, memory = attended.context.squeeze(1).chunk(2, -1)
         found, found_memory = aligned.context.squeeze(1).chunk(2, -1)
         opening, forgetting, leaving, candidate = self.decoder.gates(torch.cat([read, inputs], -1)).chunk(4, -1)  # 7
         transfer = torch.sigmoid(self.transfer(torch.cat([found, inputs], -1)))  # eq. 13
@@ -161,4 +161,4 @@ class DeepFusion(Fusion):
         memory = kept + torch.sigmoid(opening) * torch.tanh(candidate)  # eq. 14
         hidden = torch.sigmoid(leaving) * torch.tanh(memory)  # eq. 15
         written = self.decoder.write(past, hidden, memory, read)
-        return StepOutput(hidden, State(state.fixed, Moving(written, found)), {"past": looked, "source": aligned})
+        return StepOutput(hidden, State(state.fixed, Moving(written, found)), {"past": attended, "source": aligned})

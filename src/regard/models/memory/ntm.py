@@ -1,10 +1,10 @@
-"""The Neural Turing machine (Graves, Wayne & Danihelka 2014): a controller steers heads over a memory.
+"""The Neural Turing machine (Graves, Wayne & Danihelka 2014): a controller moves heads over a memory.
 
-    x[t], r[t−1] ── controller ── orders ── heads: score · normalize · refocus ── w[t] ── read r[t], erase, add ── M[t]
+    x[t], r[t−1] ── controller ── heads: score · normalize · refocus ── w[t] ── read r[t], erase, add ── M[t]
                         └───────────────────────── [h[t]; r[t]] ── linear ── y[t]
 
 A head is one row of the family: the cosine times β, a softmax, three refocusing stages, an expectation. The heads of a
-step look at the memory that the step before has left: it is read first, then written.
+step attend to the memory that the step before has left: it is read first, then written.
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class NTMState(NamedTuple):
 
 
 class HeadParameters(NamedTuple):
-    """What the controller tells the heads at one step (Graves 2014, sections 3.1 to 3.3).
+    """The parameters of all heads at one step (Graves 2014, sections 3.1 to 3.3).
 
     Attributes:
         key: k, in (−1, 1).
@@ -65,7 +65,7 @@ class HeadParameters(NamedTuple):
 
 
 def head_parameters(layout: Layout, raw: Float[Tensor, "batch parameters"]) -> HeadParameters:
-    """The controller's words squashed to what each may be."""
+    """The controller's output, each parameter brought into its range."""
     heads, writes, dim = layout.heads, layout.writes, layout.slot_dim
     free, shares, positive, shifts = raw.split(layout.widths, dim=-1)
     vectors = free.tanh().unflatten(-1, (heads + writes, dim))
@@ -122,7 +122,7 @@ class NeuralTuringMachine(nn.Module):
         )
 
     def step(self, state: NTMState, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """One time step: the controller speaks, the heads move, the memory is read, erased, and added to.
+        """One time step: the controller, the heads' weights, then read, erase and add.
 
         Raises:
             ShapeError: the inputs have another shape than this machine was made for, or other rows than the state.
@@ -158,7 +158,7 @@ class NeuralTuringMachine(nn.Module):
         return StepOutput(output, after, attended_by_head)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
-        """Whole sequences, by gradients written out where they serve (`kernels/memory/turing.py`), else step by step.
+        """Whole sequences, with a hand-written backward where it applies (`kernels/memory/turing.py`).
 
         Raises:
             ShapeError: the inputs have another shape than this machine was made for.

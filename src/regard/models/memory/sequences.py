@@ -47,7 +47,7 @@ def check_step(inputs: Tensor, width: int, batch: int) -> None:
     Args:
         inputs: of one step.
         width: of the inputs that the model was made for.
-        batch: rows of the state that the step goes on from.
+        batch: rows of the state that the step continues.
 
     Raises:
         ShapeError: they are not `(batch, inputs)`, of another width, or of another number of rows than the state.
@@ -75,7 +75,7 @@ def by_steps(
     """The outputs of all steps of a sequence, one after the other, and the state after them.
 
     Args:
-        step: gives output, state and where it looked, as a `StepOutput` does.
+        step: gives output, state and attention, as a `StepOutput` does.
         state: before the first step.
         inputs: `(batch, time, inputs)`.
         width: of the outputs.

@@ -32,7 +32,7 @@ class FixedSettings(BaseModel):
 
 
 class KeyValueSettings(BaseModel):
-    """An LSTM that looks back at its own outputs, of which one part is found and the other is read."""
+    """An LSTM that attends to its own earlier outputs, one part of which is the key and the other the value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +51,7 @@ class LSTMNSettings(BaseModel):
     attention: int = Field(default=50, ge=1, description="width of the score of its own past")
     layers: int = Field(default=1, ge=1, description="layers, one upon the other, each with its own tapes")
     tape: int | None = Field(
-        default=None, ge=1, description="slots that a step looks back at, the last ones; null: all of them"
+        default=None, ge=1, description="slots that a step attends to, the last ones; null: all of them"
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="between layers")
 
@@ -65,8 +65,8 @@ class NTMSettings(BaseModel):
     controller: Literal["lstm", "feed_forward"] = Field(default="lstm", description="what reads and steers the heads")
     width: int = Field(default=100, ge=1, description="width of the controller")
     layers: int = Field(default=1, ge=1, description="layers of the controller")
-    slots: int = Field(default=128, ge=1, le=65_536, description="N, places of the memory")
-    slot_dim: int = Field(default=20, ge=1, description="M, width of a place")
+    slots: int = Field(default=128, ge=1, le=65_536, description="N, slots of the memory")
+    slot_dim: int = Field(default=20, ge=1, description="M, width of a slot")
     read_heads: int = Field(default=1, ge=1, description="heads that read")
     write_heads: int = Field(default=1, ge=1, description="heads that write")
     reach: int = Field(default=1, ge=0, description="the furthest shift of a head in one step, to either side")

@@ -35,10 +35,10 @@ def transformer_stack(
     blocks = []
     for _ in range(layers):
         attention = SelfHeads(settings.dim, settings.heads, **_heads(settings), score=_score(settings))
-        looking = CrossHeads(settings.dim, settings.heads, **_heads(settings)) if across else None
+        across_heads = CrossHeads(settings.dim, settings.heads, **_heads(settings)) if across else None
         feed_forward = FeedForward(settings.dim, settings.hidden_dim, settings.activation, settings.bias)
         order = settings.norm_order
-        blocks.append(Block(attention, feed_forward, norm, across=looking, order=order, dropout=settings.dropout))
+        blocks.append(Block(attention, feed_forward, norm, across=across_heads, order=order, dropout=settings.dropout))
     stack = Stack(
         blocks,
         causal=causal,

@@ -11,7 +11,7 @@ from regard.models.transformer.settings import TransformerFields
 
 
 class TransformerEncoder(nn.Module):
-    """Every piece sees every other.
+    """Every token attends to every other.
 
     Args:
         settings: the choices.
@@ -25,7 +25,7 @@ class TransformerEncoder(nn.Module):
         self.stack = transformer_stack(settings, settings.layers, causal=False)
 
     def read(self, ids: Int[Tensor, "batch positions"], keep: Bool[Tensor, "batch positions"] | None = None) -> Stacked:
-        """The states, and where each layer looked."""
+        """The states, and each layer's attention."""
         keep = padding_mask(ids) if keep is None else unless_trivial(keep)
         stacked: Stacked = self.stack(self.embedding(ids), keep=keep)
         return stacked
@@ -33,10 +33,10 @@ class TransformerEncoder(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch positions"], keep: Bool[Tensor, "batch positions"] | None = None
     ) -> Float[Tensor, "batch positions dim"]:
-        """A state a piece.
+        """A state a token, `(batch, positions, dim)`.
 
         Args:
-            ids: the pieces.
+            ids: of the tokens.
             keep: True where one is real; unless given, everything but id 0 is.
         """
         output: Tensor = self.read(ids, keep).output

@@ -19,9 +19,9 @@ from regard.models.transformer.step import one_word
 
 
 class TransformerLanguageModel(nn.Module):
-    """Every piece sees those up to itself, and tells the next.
+    """Every token attends to itself and those before it, and predicts the next.
 
-    It is a decoder without a source (`layers.decoder`), so that the search of translators writes.
+    It is a decoder without a source (`layers.decoder`), so that the search of translators serves it.
 
     Args:
         settings: the choices.
@@ -38,12 +38,12 @@ class TransformerLanguageModel(nn.Module):
         self.readout = make_readout(settings, vocabulary, self.embedding if settings.tied else None)
 
     def start(self, memory: None, batch: int) -> State:
-        """The state before the first piece; there is no source that it could start from."""
+        """The state before the first token; there is no source to start from."""
         invalidate(self)
         return State((), self.stack.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Read n pieces. Id 0 is padding on either side: not seen, not counted.
+        """Read n tokens. Id 0 is padding on either side: masked out, and without a position.
 
         Where a subclass has a `read` of its own, that reads them, and `attended` is empty.
         """
@@ -56,12 +56,12 @@ class TransformerLanguageModel(nn.Module):
         return Step(self.logits(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
     def read(self, ids: Int[Tensor, "batch time"], state: Any) -> tuple[Float[Tensor, "batch time vocabulary"], Any]:
-        """The logits after each piece, and the cache after the last; `state` is what `start(…).moving` or this gave."""
+        """The logits after each token, and the cache after the last; `state` is what `start(…).moving` or this gave."""
         stacked = self._stacked(ids, state)
         return self.logits(stacked.output), stacked.cache
 
     def logits(self, hidden: Float[Tensor, "*lead dim"]) -> Float[Tensor, "*lead vocabulary"]:
-        """How likely each piece is to be the next."""
+        """Logits of the next token."""
         logits: Tensor = self.readout(hidden)
         return logits
 
@@ -71,13 +71,13 @@ class TransformerLanguageModel(nn.Module):
         smoothing: float = 0.0,
         documents: Int[Tensor, "batch positions"] | None = None,
     ) -> Objective:
-        """The loss of each piece of some windows but the first, given those before it in the window.
+        """The loss of each token of some windows but the first, given those before it in the window.
 
         Args:
             ids: as many in each row.
             smoothing: of the labels.
-            documents: equal numbers where pieces belong to one text; texts do not see each other. A mark that ends one
-                text and begins the next has the number of the next: it is told from the text before it.
+            documents: equal numbers where tokens belong to one text; texts do not attend to each other. A separator
+                that ends one text and begins the next has the number of the next: the text before predicts it.
 
         Raises:
             ConfigError: documents for a subclass that has a `start` or a `read` of its own, which know none.

@@ -14,5 +14,5 @@ def padding_mask(ids: Int[Tensor, "batch positions"]) -> Bool[Tensor, "batch pos
 
 
 def unless_trivial(keep: Bool[Tensor, "batch positions"]) -> Bool[Tensor, "batch positions"] | None:
-    """The mask, None where it keeps everything: then nothing has to be masked out. A traced call cannot look."""
+    """The mask, None where it keeps everything: then nothing has to be masked out. A traced call cannot know."""
     return keep if torch.compiler.is_compiling() or not bool(keep.all()) else None

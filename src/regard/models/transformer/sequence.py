@@ -1,4 +1,4 @@
-"""A causal Transformer over sequences of vectors (Vaswani et al. 2017): its memory is all that it has read.
+"""A causal Transformer over sequences of vectors (Vaswani et al. 2017): its memory is its KV cache.
 
 inputs ── linear ── causal layers ── linear ── outputs
 """
@@ -35,7 +35,7 @@ class TransformerSequence(nn.Module):
         return self.stack.start(batch)
 
     def step(self, state: Cache, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """One time step, which looks at those before it and at itself; "self 0" is the first layer.
+        """One time step, which attends to those before it and to itself; "self 0" is the first layer.
 
         Raises:
             ShapeError: the inputs are of another form or width, or of other rows than the state.

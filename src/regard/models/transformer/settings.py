@@ -27,7 +27,7 @@ class TransformerParts(BaseModel):
         default="pre", description="pre: before each sub-layer, and once at the end; post: after each sum (the paper's)"
     )
     position: Literal["none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"] = Field(
-        default="sinusoidal", description="how attention knows where a token stands"
+        default="sinusoidal", description="how attention knows a token's position"
     )
     context: int = Field(
         default=512, ge=1, description="how many positions learned ones know; the others know any number"
@@ -49,9 +49,9 @@ class TransformerParts(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier_versions(cls, given: Any) -> Any:
-        """Leave out two settings of earlier runs that this building never heeded, where they ask for nothing.
+        """Leave out two settings of earlier runs that this architecture never used, where they change nothing.
 
-        Since those, words beside sinusoidal positions are scaled in every building, and such a run would be misread.
+        Word vectors beside sinusoidal positions are scaled in every architecture since; such a run would be misread.
         """
         if not isinstance(given, dict):
             return given
@@ -76,21 +76,23 @@ class TransformerParts(BaseModel):
             raise ValueError(f"sinusoidal positions come in pairs of features: dim must be even; it is {self.dim}")
         if self.position == "rotary" and self.dim // self.heads % 2:
             raise ValueError(
-                f"rotary positions turn pairs of features: dim / heads must be even; it is {self.dim // self.heads}"
+                f"rotary positions rotate pairs of features: dim / heads must be even; it is {self.dim // self.heads}"
             )
         return self
 
 
 class CausalParts(TransformerParts):
-    """What layers choose besides that look back only."""
+    """The further choices of causal layers."""
 
     window: int | None = Field(
-        default=None, ge=1, description="a sliding window: how many keys a query sees, itself counted; all unless given"
+        default=None,
+        ge=1,
+        description="a sliding window: how many keys a query attends to, itself counted; all unless given",
     )
 
 
 class WordParts(TransformerParts):
-    """What models choose besides that read words by a table of vectors."""
+    """The further choices of models that embed words."""
 
     scale_embedding: bool | None = Field(
         default=None,
@@ -116,9 +118,9 @@ class TransformerLanguageSettings(TransformerFields, CausalParts):
 
 
 class TransformerTranslatorSettings(WordParts, CausalParts):
-    """An encoder, and a decoder that looks at it; a window is the decoder's."""
+    """An encoder, and a decoder with cross-attention to it; a window is the decoder's."""
 
-    # A translation may be twice as long as the longest line, and ten pieces more (data.max_length, search.max_ratio).
+    # A translation may be twice as long as the longest line, and ten tokens more (data.max_length, search.max_ratio).
     context: int = Field(
         default=1024, ge=1, description="how many positions learned ones know; the others know any number"
     )
@@ -132,18 +134,18 @@ class TransformerTranslatorSettings(WordParts, CausalParts):
         default=0.0,
         ge=0,
         lt=1,
-        description="in training, the share of earlier target words that the decoder hears as unknown",
+        description="in training, the share of earlier target words that the decoder reads as unknown",
     )
     alignment_layer: int | None = Field(
         default=None,
         ge=0,
-        description="the decoder layer, from 0, whose look at the source is the alignment; the last but one (or the "
-        "only one) unless given",
+        description="the decoder layer, from 0, whose attention to the source is the alignment; the last but one (or "
+        "the only one) unless given",
     )
 
     @property
     def aligning_layer(self) -> int:
-        """The decoder layer whose look at the source is the alignment."""
+        """The decoder layer whose attention to the source is the alignment."""
         return max(0, self.decoder_layers - 2) if self.alignment_layer is None else self.alignment_layer
 
     @model_validator(mode="after")
@@ -157,7 +159,7 @@ class TransformerTranslatorSettings(WordParts, CausalParts):
 
 
 class TransformerSequenceSettings(CausalParts):
-    """Causal layers over vectors: every step looks back at all steps so far."""
+    """Causal layers over vectors: every step attends to all steps so far."""
 
     kind: Literal["transformer"] = Field("transformer", description="a causal Transformer over all steps so far")
     dim: int = Field(default=64, ge=1, description="width of every vector between the layers")

@@ -1,6 +1,6 @@
-"""A language model that reads one word more, without gradients: from its id to the logits in one compiled call.
+"""One token through a decoder-only model, without gradients: from its id to the logits in one native call.
 
-Beside the stack's own step (`layers/transformer/step.py`) this saves the calls of the words, of their places and of the
+Beside the stack's own step (`layers/transformer/step.py`) this saves the calls for the embedding, the positions and the
 logits, which together took longer than the layers of a small model.
 """
 
@@ -19,12 +19,12 @@ from regard.models.transformer.embedding import Embedding
 
 
 class OneWord(NamedTuple):
-    """What one word more gives.
+    """What one further token gives.
 
     Attributes:
         logits: `(1, 1, vocabulary)`.
         cache: longer by it.
-        attended: where each layer looked.
+        attended: each layer's attention.
     """
 
     logits: Tensor
@@ -33,7 +33,7 @@ class OneWord(NamedTuple):
 
 
 def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
-    """The step of a `TransformerLanguageModel` for one word of one text, None where the usual way is to be taken.
+    """The step of a `TransformerLanguageModel` for one token of one text, None where the plain path is to be taken.
 
     Args:
         model: with `embedding`, `stack` and `readout`.
@@ -42,7 +42,7 @@ def one_word(model: Any, ids: Tensor, cache: Cache) -> OneWord | None:
     """
     if type(ids) is not Tensor or ids.shape != (1, 1) or ids.dtype is not torch.long or ids.device.type != "cpu":
         return None
-    # Somebody may have put something else in their place.
+    # These may have been replaced on the instance.
     own = vars(model)
     if cache.counted.shape != (1,) or "logits" in own or "_stacked" in own or "read" in own:
         return None

@@ -22,11 +22,11 @@ from regard.vocabulary import UNKNOWN
 
 
 class TransformerDecoder(nn.Module):
-    """The target's side of a translator: every piece sees those up to itself, and the source.
+    """The target's side of a translator: every token attends to itself and those before it, and to the source.
 
     Args:
         settings: the translator's.
-        vocabulary: number of target pieces.
+        vocabulary: number of target tokens.
     """
 
     def __init__(self, settings: TransformerTranslatorSettings, vocabulary: int) -> None:
@@ -39,16 +39,16 @@ class TransformerDecoder(nn.Module):
         self.readout = make_readout(settings, vocabulary, None if settings.tied == "none" else self.embedding)
 
     def start(self, memory: "Source", batch: int) -> State:
-        """The state before the first piece: the source, its keys projected once, and an empty cache."""
+        """The state before the first token: the source, its keys projected once, and an empty cache."""
         return State(self.stack.memory(memory.states, memory.keep), self.stack.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Read n pieces and score the next one after each. Id 0 is padding on either side: not seen, not counted."""
+        """Read n tokens and score the next one after each. Id 0 is padding on either side, and masked out."""
         stacked = self.stack(self.embedding(inputs), keep=padding_mask(inputs), cache=state.moving, memory=state.fixed)
         return Step(self.readout(stacked.output), State(state.fixed, stacked.cache), stacked.attended)
 
     def read(self, memory: Memory, target_in: Int[Tensor, "batch steps"], cache: Cache | None = None) -> Stacked:
-        """All steps at once. Padding on the right needs no mask: nobody that is real sees it.
+        """All steps at once. Padding on the right needs no mask: no real token attends to it.
 
         Args:
             memory: of the source, as `start` makes it.
@@ -72,21 +72,21 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What every target position gave, and where it looked at the source."""
+    """The features at every target position, and its attention to the source."""
 
     features: Float[Tensor, "batch steps dim"]
     attended: Attended | None
 
 
 class TransformerTranslator(nn.Module):
-    """Read the source with an encoder, write the target with a decoder that looks at it.
+    """Read the source with an encoder, write the target with a decoder that attends to it.
 
     `decoder` follows `layers.decoder.Decoder`: `decoder.start(translator.encode(source, lengths), batch)`, then `step`.
 
     Args:
         settings: the choices.
-        source_vocabulary: number of source pieces, the padding (0) included.
-        target_vocabulary: number of target pieces.
+        source_vocabulary: number of source tokens, the padding (0) included.
+        target_vocabulary: number of target tokens.
 
     Raises:
         ConfigError: one table is asked for two vocabularies of different sizes.
@@ -97,7 +97,7 @@ class TransformerTranslator(nn.Module):
         if settings.tied == "all" and source_vocabulary != target_vocabulary:
             raise ConfigError(
                 f"one table for both languages (tied: all) needs one vocabulary; the source has {source_vocabulary} "
-                f"pieces, the target {target_vocabulary}. Share the vocabulary, or take tied: target"
+                f"tokens, the target {target_vocabulary}. Share the vocabulary, or take tied: target"
             )
         self.settings = settings
         # One table is one parameter, held by the decoder, so that it is saved once.
@@ -110,13 +110,13 @@ class TransformerTranslator(nn.Module):
         return Source(self.read(source, lengths).output, self._keep(source, lengths))
 
     def read(self, source: Int[Tensor, "batch positions"], lengths: Int[Tensor, " batch"]) -> Stacked:
-        """The source's states, and where each layer of the encoder looked."""
+        """The source's states, and the attention of each layer of the encoder."""
         table = self.decoder.embedding if self.embedding is None else self.embedding
         stacked: Stacked = self.encoder(table(source), keep=self._keep(source, lengths))
         return stacked
 
     def reading(self, batch: Any) -> Reading:
-        """What the output layer reads at every target position, padding too, and where each looked."""
+        """What the output layer reads at every target position, padding too, and its attention to the source."""
         source, decoder = self.encode(batch.source, batch.source_lengths), self.decoder
         target_in = self._with_word_dropout(batch.target_in)
         if is_unmodified(decoder, TransformerDecoder, methods=("start",)):
@@ -127,19 +127,19 @@ class TransformerTranslator(nn.Module):
         return Reading(stacked.output, stacked.attended.get(self.decoder.alignment))
 
     def features(self, batch: Any) -> tuple[Float[Tensor, "tokens dim"], Int[Tensor, " tokens"]]:
-        """What the output layer reads at each real target piece, and these pieces; padding is left out."""
+        """What the output layer reads at each real target token, and these tokens; padding is left out."""
         features = self.reading(batch).features
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         return features[kept], batch.target_out[kept]
 
     def vocabulary(self, features: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows choices"]:
-        """Logits of all target pieces: one matrix product over all rows."""
+        """Logits of all target tokens: one matrix product over all rows."""
         logits: Tensor = self.decoder.readout(features)
         return logits
 
     def objective(self, batch: Any, smoothing: float = 0.0) -> Objective:
-        """Sums of losses (nats), of pieces and of right first choices over the real target pieces."""
+        """Summed loss (nats), tokens and right predictions over the real target tokens."""
         features, targets = self.features(batch)
         return objective(self.vocabulary(features), targets, smoothing)
 
@@ -151,7 +151,7 @@ class TransformerTranslator(nn.Module):
         return unless_trivial(torch.arange(source.shape[1], device=source.device) < lengths.unsqueeze(-1))
 
     def _with_word_dropout(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
-        """What the decoder hears of the earlier words: in training not all of them."""
+        """The decoder's inputs, in training with word dropout."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
         return drop_words(target_in, self.settings.word_dropout, UNKNOWN)
