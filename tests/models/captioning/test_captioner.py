@@ -16,7 +16,7 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, DataError, ShapeError
 from regard.models.captioning.backbone import PretrainedEncoder, load_backbone
-from regard.models.captioning.captioner import PICTURE, Captioner, places
+from regard.models.captioning.captioner import IMAGE, Captioner, places
 from regard.models.captioning.settings import Backbone, CaptionerSettings
 
 VOCABULARY = 11
@@ -46,7 +46,7 @@ def test_a_step_follows_the_equations_of_the_paper() -> None:
     for time in range(3):
         keys, query = annotations @ decoder.score.key_weight.T, hidden @ decoder.score.query_weight.T
         weights = (torch.tanh(keys + query[:, None]) @ decoder.score.vector).softmax(-1)
-        torch.testing.assert_close(step.attended[PICTURE].weights[:, time], weights)
+        torch.testing.assert_close(step.attended[IMAGE].weights[:, time], weights)
         context = torch.sigmoid(decoder.gate(hidden)) * (weights[..., None] * annotations).sum(1)
         embedded = decoder.embedding.weight[words[:, time]]
         hidden, cell = lstm(torch.cat([embedded, context], -1), (hidden, cell))
@@ -145,7 +145,7 @@ def test_soft_attention_draws_nothing() -> None:
     drawn, memory = captioner(look="sample", at_use="drawn"), None
     memory = drawn.encode(pictures(1))
     looks = [drawn.decoder.step(drawn.decoder.start(memory, 1), torch.tensor([[2]])) for _ in range(20)]
-    assert len({int(one.attended[PICTURE].weights.argmax()) for one in looks}) > 1
+    assert len({int(one.attended[IMAGE].weights.argmax()) for one in looks}) > 1
 
 
 class Tiny(nn.Module):

@@ -239,7 +239,7 @@ def test_the_baseline_looks_at_nothing_and_knows_its_longest():
     )
     assert model.decoder.alignment is None and step.attended == {}
     eight = drawn(8)
-    with pytest.raises(ShapeError, match="there are 8 points; this model tells a number from 1 to 7"):
+    with pytest.raises(ShapeError, match="there are 8 points; this model chooses a number from 1 to 7"):
         model.decoder.start(model.encode(eight.points, eight.lengths), 1)
     with pytest.raises(ValueError, match="5 heads do not divide the width 12"):
         PointerSettings(width=12, reader=TransformerEncoderSettings(kind="transformer", heads=5))

@@ -300,7 +300,7 @@ def test_settings_that_do_not_fit_are_refused():
     with pytest.raises(ValidationError, match="must be below decoder_layers"):
         TransformerTranslatorSettings(decoder_layers=2, alignment_layer=2)
     assert [TransformerTranslatorSettings(decoder_layers=n).aligning_layer for n in (1, 2, 5)] == [0, 0, 3]
-    with pytest.raises(ConfigError, match="needs one vocabulary; the source has 23 pieces, the target 29"):
+    with pytest.raises(ConfigError, match="needs one vocabulary; the source has 23 tokens, the target 29"):
         TransformerTranslator(TransformerTranslatorSettings(tied="all"), 23, 29)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.data.images.batches import IGNORED, CaptionBatch
-from regard.models.captioning.captioner import PICTURE, Captioner
+from regard.models.captioning.captioner import IMAGE, Captioner
 from regard.models.captioning.settings import CaptionerSettings
 from regard.tasks.captioning.learning import entropy, from_captions, of_words, reinforce, unevenness
 from regard.tasks.captioning.settings import LearningSettings
@@ -166,7 +166,7 @@ def test_looks_of_hard_attention_are_one_cell_each() -> None:
             model.decoder.train(mode)
             memory = model.encode(batch(50).images)
             step = model.decoder.step(model.decoder.start(memory, 50), batch(50).words_in)
-            weights = step.attended[PICTURE].weights
+            weights = step.attended[IMAGE].weights
             assert set(weights.detach().round(decimals=5).unique().tolist()) == {0.0, 1.0}
             drawn = weights.argmax(-1)
             assert (drawn != drawn[:1]).any() == mode  # drawn in training, the likeliest in use

@@ -1,4 +1,4 @@
-"""Networks of torchvision and timm as encoders of pictures. None of their weights are downloaded: a file is named."""
+"""Networks of torchvision and timm as encoders of images. None of their weights are downloaded: a file is named."""
 
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.models.captioning.settings import Backbone
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the colours of ImageNet, from 0 to 1, by which these networks were trained."""
 
-_PROBE = 64  # pixels a side of the picture that tells a layer's width
+_PROBE = 64  # pixels a side of the image that a layer's width is found by
 
 
 class PretrainedEncoder(nn.Module):
@@ -54,17 +54,17 @@ class PretrainedEncoder(nn.Module):
         Args:
             pixels: 0 to 255; they are normalized by ImageNet's mean and deviation.
         """
-        [grid] = self._seen(pixels, [self.layer]).values()
+        [grid] = self._outputs_of(pixels, [self.layer]).values()
         return grid.permute(0, 2, 3, 1)
 
-    def _seen(self, pixels: Tensor, layers: list[str]) -> dict[str, Tensor]:
-        """What these layers give for some pictures, in the order in which they were reached."""
-        seen: dict[str, Tensor] = {}
+    def _outputs_of(self, pixels: Tensor, layers: list[str]) -> dict[str, Tensor]:
+        """The outputs of these layers for some images, in the order in which they were reached."""
+        outputs: dict[str, Tensor] = {}
 
         def keep(name: str) -> Any:
             def hook(module: nn.Module, inputs: Any, output: Any) -> None:
                 if isinstance(output, Tensor) and output.ndim == 4:
-                    seen[name] = output
+                    outputs[name] = output
 
             return hook
 
@@ -75,7 +75,7 @@ class PretrainedEncoder(nn.Module):
         finally:
             for handle in handles:
                 handle.remove()
-        return seen
+        return outputs
 
     @torch.no_grad()
     def _grid_of(self, settings: Backbone) -> tuple[str, int]:
@@ -84,8 +84,8 @@ class PretrainedEncoder(nn.Module):
             top = [name for name in names if "." not in name]
             raise ConfigError(f"{settings.name} has no layer {settings.layer!r}.{nearest(settings.layer, top)}")
         asked = names if settings.layer is None else [settings.layer]
-        seen = self._seen(torch.zeros(1, _PROBE, _PROBE, 3, dtype=torch.uint8), asked)
-        grids = {name: grid for name, grid in seen.items() if grid.shape[-1] * grid.shape[-2] > 1}
+        outputs = self._outputs_of(torch.zeros(1, _PROBE, _PROBE, 3, dtype=torch.uint8), asked)
+        grids = {name: grid for name, grid in outputs.items() if grid.shape[-1] * grid.shape[-2] > 1}
         if not grids:
             where = "the network" if settings.layer is None else f"the layer {settings.layer!r}"
             raise ConfigError(f"{where} of {settings.name} gives no grid (channels, rows, columns); name another one")

@@ -1,11 +1,11 @@
-"""Show, Attend and Tell (Xu et al. 2015): an LSTM that looks at a place of a picture before it writes each word.
+"""Show, Attend and Tell (Xu et al. 2015): an LSTM that attends to a region of an image before each word.
 
-picture ── encoder ── a_1 … a_L, a cell of the grid each ── mean ── two MLPs ── h_0, c_0
+image ── encoder ── a_1 … a_L, a cell of the grid each ── mean ── two MLPs ── h_0, c_0
 h_{t−1} ── e_ti = vᵀ tanh(W a_i + U h_{t−1}) ── softmax: α_t (eq. 4, 5) ── ẑ_t = β_t φ(a, α_t), β_t = σ(f_β(h_{t−1}))
 [E y_{t−1}; ẑ_t] ── LSTM ── h_t (eq. 1–3) ── p(y_t) ∝ exp L_o tanh(E y_{t−1} + L_h h_t + L_z ẑ_t) (eq. 7, without tanh)
 
-φ is the mean under α (soft, eq. 13) or the one cell that is drawn from it (hard, eq. 8, 9). What hard attention learns
-from is `captioner_learning`.
+φ is the mean under α (soft, eq. 13) or the one cell that is drawn from it (hard, eq. 8, 9). The losses of hard
+attention stand in `tasks/captioning/learning.py`.
 """
 
 import math
@@ -24,7 +24,7 @@ from regard.layers.recurrent import Recurrence
 from regard.models.captioning.picture_encoder import Grid, make_encoder
 from regard.models.captioning.settings import CaptionerSettings
 
-PICTURE = "picture"
+IMAGE = "image"
 _COORDINATES = 2
 
 _QUERY_GAIN = 6.0  # an LSTM's first states are about so much smaller than an annotation
@@ -43,19 +43,19 @@ class Memory(NamedTuple):
     shape: tuple[int, int]
 
     def rows(self, rows: Int[Tensor, " some"]) -> "Memory":
-        """Of some pictures of the batch."""
+        """Of some images of the batch."""
         return Memory(self.annotations[rows], self.shape)
 
 
 class CaptionDecoder(nn.Module):
-    """Looks, then steps; see `layers.decoder`.
+    """Attends, then steps; see `layers.decoder`.
 
     Args:
         settings: the model's.
         vocabulary: number of words, the padding (0) included.
     """
 
-    alignment: str | None = PICTURE
+    alignment: str | None = IMAGE
 
     def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
         super().__init__()
@@ -77,9 +77,9 @@ class CaptionDecoder(nn.Module):
         self.output = nn.Linear(embedding, vocabulary)
 
     def start(self, memory: Memory, batch: int) -> State:
-        """`h_0 = f_h(mean of a)`, `c_0 = f_c(mean of a)`: what the picture holds, before any look (§3.1.2).
+        """`h_0 = f_h(mean of a)`, `c_0 = f_c(mean of a)`: what the image holds, before any attention (§3.1.2).
 
-        The mean of L cells is scaled by √L, for things are small and pictures would hardly differ.
+        The mean of L cells is scaled by √L, for objects are small and images would hardly differ.
         """
         cells = memory.annotations.shape[1]
         mean = memory.annotations.mean(1, keepdim=True) * math.sqrt(cells)
@@ -90,7 +90,7 @@ class CaptionDecoder(nn.Module):
     def step(
         self, state: State, inputs: Int[Tensor, "batch n"], expected: Bool[Tensor, " batch"] | None = None
     ) -> Step:
-        """Read n words, each after a look, and score the next one after each.
+        """Read n words, each after attending, and score the next one after each.
 
         Args:
             state: what was read before.
@@ -98,18 +98,18 @@ class CaptionDecoder(nn.Module):
             expected: rows that read the mean where the others read the cell that was drawn (§4.1).
         """
         embedded = self.embedding(inputs)
-        carried, hiddens, contexts, looks = state.moving["carried"], [], [], []
+        carried, hiddens, contexts, attentions = state.moving["carried"], [], [], []
         for one in embedded.split(1, dim=1):
             before = carried[0]  # h_{t−1}; one layer is one position
             attended, context = self._attend(state.fixed, before, expected)
             hidden, carried = self.recurrence(torch.cat([one, context], dim=-1), carried)
             hiddens.append(hidden)
             contexts.append(context)
-            looks.append(attended)
+            attentions.append(attended)
         deep = embedded + self.from_state(self.dropout(torch.cat(hiddens, 1)))
         logits = self.output(self.dropout(torch.tanh(deep + self.from_context(torch.cat(contexts, 1)))))
-        looked = concatenated(looks)
-        return Step(logits, State(state.fixed, {"carried": carried}), {} if looked is None else {PICTURE: looked})
+        attended = concatenated(attentions)
+        return Step(logits, State(state.fixed, {"carried": carried}), {} if attended is None else {IMAGE: attended})
 
     def _attend(
         self, fixed: dict[str, Any], before: Tensor, expected: Tensor | None
@@ -124,7 +124,7 @@ class CaptionDecoder(nn.Module):
         return attended, torch.sigmoid(self.gate(before)) * context
 
     def _normalizer(self) -> str:
-        """In training as it learns; in use hard attention looks at the likeliest cell, unless it is to draw one."""
+        """At inference hard attention takes the likeliest cell, unless `at_use` is drawn."""
         if self.training or self.settings.at_use == "drawn" or self.settings.look == "soft":
             return _NORMALIZERS[self.settings.look]
         return "hard"
@@ -148,19 +148,21 @@ class Captioner(nn.Module):
         self.decoder = CaptionDecoder(settings, vocabulary)
         self.detectors = nn.Linear(settings.annotation_dim, vocabulary)
         nn.init.constant_(self.detectors.bias, -2.0)  # most words are in few captions
-        self.register_buffer("baseline", torch.zeros(()))  # of REINFORCE: it moves, and a resumed run goes on with it
+        self.register_buffer(
+            "baseline", torch.zeros(())
+        )  # of REINFORCE: a buffer, so that a resumed run continues with it
 
     baseline: Float[Tensor, ""]
 
-    def encode(self, pictures: Num[Tensor, "batch height width channels"]) -> Memory:
+    def encode(self, images: Num[Tensor, "batch height width channels"]) -> Memory:
         """Annotations: each of its cell's features and of where the cell is."""
-        grid: Grid = self.encoder(pictures)
+        grid: Grid = self.encoder(images)
         placed = torch.cat([grid, places(grid)], dim=-1)
         annotations = self.norm(self.annotate(placed.flatten(0, 2))).unflatten(0, (len(grid), -1))
         return Memory(self.dropout(annotations), (grid.shape[1], grid.shape[2]))
 
     def detected(self, memory: Memory) -> Float[Tensor, "batch words"]:
-        """How surely each word belongs to the picture, told by its cells one by one: a logit.
+        """A logit for each word: whether it belongs to the image, by a detector in each cell.
 
         `log mean_i exp(u·a_i + b)`, which goes with the best cells (Fang et al. 2015 learn detectors of words so). No
         caption needs it: it teaches the encoder.

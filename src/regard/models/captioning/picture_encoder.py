@@ -1,6 +1,7 @@
-"""What sees a picture: pixels become a grid of features, row by row.
+"""Encoders of images: pixels become a grid of features, row by row.
 
-The small network of convolutions looks only a few pixels around each cell, so that a feature is of what lies there.
+The small network of convolutions has a receptive field of a few pixels around each cell, so that a feature is of what
+lies there.
 """
 
 from typing import Any
@@ -34,7 +35,7 @@ class SmallConvolutions(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in settings.channels)
 
     def forward(self, pixels: UInt8[Tensor, "batch height width 3"]) -> Grid:
-        # Channels stay last in memory, as pictures lie and annotations are read: so a CPU convolves twice as fast.
+        # Channels stay last in memory, as images lie and annotations are read: so a CPU convolves twice as fast.
         """The grid of features; the pixels, 0 to 255, are scaled to −1 to 1."""
         grid = (pixels.permute(0, 3, 1, 2).float() / 127.5).sub_(1)
         for convolution, norm in zip(self.each, self.norms, strict=True):
@@ -65,7 +66,7 @@ class GivenFeatures(nn.Module):
 
 
 def make_encoder(settings: Convolutions | Backbone | Features) -> Any:
-    """The encoder that the settings name: pictures in, a `Grid` out, with its `width`."""
+    """The encoder that the settings name: images in, a `Grid` out, with its `width`."""
     if isinstance(settings, Backbone):
         return PretrainedEncoder(settings)
     return SmallConvolutions(settings) if isinstance(settings, Convolutions) else GivenFeatures(settings)

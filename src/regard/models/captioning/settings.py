@@ -13,7 +13,7 @@ class Convolutions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["convolutions"] = Field("convolutions", description="What sees the picture.")
+    kind: Literal["convolutions"] = Field("convolutions", description="The encoder of the image.")
     channels: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(32, 32, 64, 64), min_length=1, description="Of each 3 × 3 convolution, the first one first."
     )
@@ -35,7 +35,7 @@ class Backbone(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["backbone"] = Field("backbone", description="What sees the picture.")
+    kind: Literal["backbone"] = Field("backbone", description="The encoder of the image.")
     name: str = Field(description="Its library and its name in it, as in torchvision:resnet18 or timm:resnet18.")
     layer: str | None = Field(
         default=None,
@@ -49,11 +49,11 @@ class Backbone(BaseModel):
 
 
 class Features(BaseModel):
-    """Features that were made before: the data name a folder of them, and no picture is seen."""
+    """Features that were made before: the data name a folder of them, and no image is read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["features"] = Field("features", description="What sees the picture.")
+    kind: Literal["features"] = Field("features", description="The encoder of the image.")
     width: int = Field(ge=1, description="Numbers of each cell.")
 
 
@@ -61,18 +61,19 @@ Encoder = Annotated[Convolutions | Backbone | Features, Field(discriminator="kin
 
 
 class CaptionerSettings(BaseModel):
-    """An encoder of pictures into a grid of annotations, and an LSTM that looks at it before each word."""
+    """An encoder of images into a grid of annotations, and an LSTM that attends to it before each word."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    encoder: Encoder = Field(default=Convolutions(kind="convolutions"), description="What sees the picture.")
+    encoder: Encoder = Field(default=Convolutions(kind="convolutions"), description="The encoder of the image.")
     look: Look = Field(
         default="soft",
         description="soft: the mean over all cells; sample: one cell, drawn, learned by REINFORCE; gumbel: one cell, "
         "drawn, with the gradient of the softmax (straight through).",
     )
     at_use: Literal["largest", "drawn"] = Field(
-        default="largest", description="What hard attention looks at in use: the likeliest cell, or one that is drawn."
+        default="largest",
+        description="The cell of hard attention at inference: the likeliest one, or one that is drawn.",
     )
     annotation_dim: int = Field(default=128, ge=1, description="Width of a cell's annotation, D.")
     attention_dim: int = Field(default=64, ge=1, description="Width of the scores' hidden layer.")
@@ -80,7 +81,7 @@ class CaptionerSettings(BaseModel):
     state_dim: int = Field(default=128, ge=1, description="Width of the LSTM, n.")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="On annotations and on what the output reads.")
     word_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="Share of the words before that the decoder is not told in training."
+        default=0.0, ge=0, lt=1, description="Share of the earlier words that the decoder reads as unknown in training."
     )
 
     @model_validator(mode="after")

@@ -1,9 +1,10 @@
-"""Pointer networks (Vinyals, Fortunato & Jaitly 2015): a decoder whose choices are the places of its input.
+"""Pointer networks (Vinyals, Fortunato & Jaitly 2015): a decoder whose choices are the positions of its input.
 
 points ── linear ── reader (LSTM or self-attention) ── e_1 … e_n, and e_0 for "the end"
 the point chosen before ── LSTM ── d_i ── u_ij = vᵀ tanh(W_1 e_j + W_2 d_i) ── softmax over j (eq. 3): the pointer
 
-The attention stops before it reads: its weights are the answer. What a problem rules out is masked (`pointing_rules`).
+The attention stops before it reads: its weights are the answer. Invalid choices are masked out
+(`models/pointing/rules.py`).
 """
 
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class PointerHead(nn.Module):
 
 
 class SoftmaxHead(nn.Module):
-    """The baseline: a number from a list of fixed length, told from the decoder's state alone (Sutskever 2014)."""
+    """The baseline: a softmax over a list of fixed length, from the decoder's state alone (Sutskever 2014)."""
 
     alignment: str | None = None
 
@@ -80,8 +81,8 @@ class SoftmaxHead(nn.Module):
         """
         if items.shape[1] > self.longest + 1:
             raise ShapeError(
-                f"there are {items.shape[1] - 1} points; this model tells a number from 1 to {self.longest}, the most "
-                "that it was trained on. A pointer (model.kind=pointer) takes any"
+                f"there are {items.shape[1] - 1} points; this model chooses a number from 1 to {self.longest}, the "
+                "most that it was trained on. A pointer (model.kind=pointer) takes any"
             )
         return ()
 
@@ -118,7 +119,7 @@ class PointerDecoder(nn.Module):
         return State(fixed, {"carried": (torch.tanh(first), second), "rule": self.rule.start(memory.sets)})
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Take n choices as made; all of them are one call of the LSTM and one look."""
+        """Take n choices as made; all of them are one call of the LSTM and one of the attention."""
         fixed, progress, open = state.fixed, state.moving["rule"], []
         for choice in inputs.unbind(1):
             progress = self.rule.after(fixed["sets"], progress, choice)
@@ -135,7 +136,7 @@ class PointerNetwork(nn.Module):
     Args:
         settings: the choices.
         axes: numbers that a point has.
-        rule: what an answer may be made of, a name of `pointing_rules.RULES`.
+        rule: what an answer may be made of, a name of `models.pointing.rules.RULES`.
         longest: the most points that it is trained on, which bounds only the baseline.
     """
 
@@ -158,7 +159,7 @@ class PointerNetwork(nn.Module):
     def log_probabilities(
         self, memory: Memory, answers: Int[Tensor, "batch steps"]
     ) -> Float[Tensor, "batch steps choices"]:
-        """Of every choice at each step of given answers, all steps at once; of −1 and below nothing is told."""
+        """Of every choice at each step of given answers, all steps at once; beside −1 and below they mean nothing."""
         before = torch.nn.functional.pad(answers.clamp_min(0)[:, :-1], (1, 0), value=END)
         return self.decoder.step(self.decoder.start(memory, len(answers)), before).logits
 

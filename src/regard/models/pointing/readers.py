@@ -1,4 +1,4 @@
-"""What reads the points of a set: one vector for each of them, and one for the whole set."""
+"""Encoders of sets of points: one vector for each point, and one for the whole set."""
 
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ class LSTMSetEncoder(nn.Module):
 
 
 class TransformerSetEncoder(nn.Module):
-    """Points that look at each other, pre-norm and without positions; the set's vector is the mean of its points'."""
+    """Self-attention over the points, pre-norm, without positions; the set's vector is the mean of its points'."""
 
     def __init__(self, settings: TransformerEncoderSettings, width: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class TransformerSetEncoder(nn.Module):
 
 
 def make_encoder(settings: LSTMEncoderSettings | TransformerEncoderSettings, width: int) -> Any:
-    """The reader that the settings name."""
+    """The encoder that the settings name."""
     if isinstance(settings, LSTMEncoderSettings):
         return LSTMSetEncoder(settings, width)
     return TransformerSetEncoder(settings, width)

@@ -15,7 +15,7 @@ class LSTMEncoderSettings(BaseModel):
 
 
 class TransformerEncoderSettings(BaseModel):
-    """Points that look at each other, without positions: their order is no matter."""
+    """Self-attention over the points, without positions: their order does not matter."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,8 +31,8 @@ class PointerSettings(BaseModel):
 
     kind: Literal["pointer", "fixed"] = Field(
         default="pointer",
-        description="pointer: choices are the points themselves, as many as there are; fixed: the decoder tells a "
-        "number from a list of fixed length and looks at nothing (the baseline).",
+        description="pointer: choices are the points themselves, as many as there are; fixed: the decoder "
+        "chooses a number from a list of fixed length, without attention (the baseline).",
     )
     width: int = Field(default=128, ge=1, description="Width of all vectors.")
     reader: Annotated[LSTMEncoderSettings | TransformerEncoderSettings, Field(discriminator="kind")] = Field(

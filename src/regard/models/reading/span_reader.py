@@ -4,7 +4,7 @@ The boundary model of Wang & Jiang (2017, arXiv 1608.07905), itself a pointer ne
 
     question ── words ── read both ways ── u_1 … u_m
     text ────── words ── read both ways ── h_1 … h_n          (words that stand in the question are marked)
-    a round:    a_i = Σ_j w_ij u_j, additive; b_i = what h_i finds when the text looks at itself
+    a round:    a_i = Σ_j w_ij u_j, additive; b_i = self-attention of the text
                 [h_i; a_i; h_i ∘ a_i; b_i] ── read both ways ── h_i
     start:      d_0 of the question's words, pooled by a learned query;  p(i) = softmax_i vᵀ tanh(W_1 h_i + W_2 d_0)
     end:        d_1 = cell(h_start, d_0);  p(j | i) likewise over the places from the start on, `longest` of them
@@ -95,7 +95,7 @@ class EncodedText(NamedTuple):
 
 
 class Round(nn.Module):
-    """A look at the question and one at the text itself, and what was found is read from both ends."""
+    """Attention to the question, self-attention over the text, and a bidirectional layer over what they found."""
 
     def __init__(self, settings: SpanReaderSettings) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class SpanReader(nn.Module):
     Args:
         settings: the choices.
         features: how many ids of features of words there are; 0 is none.
-        unknown: the feature that stands for a word hidden by `word_dropout`.
+        unknown: the feature that stands for a word dropped by `word_dropout`.
         nothing: whether the answer may be that the text has none.
     """
 
@@ -197,9 +197,9 @@ class SpanReader(nn.Module):
     def loss(self, batch: Questions) -> Objective:
         """`−log Σ p(start) p(end | start)` over the answers that are given, in nats a question, summed.
 
-        All given answers are right, and which of the places of a word is meant, nobody has to say (as in Kadlec et al.
+        All given answers are right, and which occurrence of a word is meant is not labelled (as in Kadlec et al.
         2016, arXiv 1603.01547). A question is correct if the likeliest start, and the likeliest end after it, are an
-        answer's. Questions of which nothing is told count nowhere.
+        answer's. Questions without a known answer count nowhere.
         """
         read = self.read(batch)
         first, last = batch.spans.unbind(-1)
@@ -211,10 +211,10 @@ class SpanReader(nn.Module):
         return Objective(total, known.sum(), best.any(-1).sum())
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        """Words as the sums of their features; in training some are hidden."""
+        """Words as the sums of their features; in training with word dropout."""
         if self.training and self.settings.word_dropout:
-            hidden = torch.rand(ids.shape[:2], device=ids.device) < self.settings.word_dropout
-            own = torch.where(hidden & (ids[..., 0] != 0), self.unknown, ids[..., 0])
+            dropped = torch.rand(ids.shape[:2], device=ids.device) < self.settings.word_dropout
+            own = torch.where(dropped & (ids[..., 0] != 0), self.unknown, ids[..., 0])
             ids = torch.cat([own.unsqueeze(-1), ids[..., 1:]], -1)
         words: Tensor = self.words(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
         return words

@@ -14,12 +14,17 @@ class SpanReaderSettings(BaseModel):
     width: int = Field(default=64, ge=2, multiple_of=2, description="width of words and states; both ways share it")
     cell: Literal["gru", "lstm"] = Field(default="lstm", description="what reads")
     rounds: int = Field(
-        default=1, ge=1, description="looks at the question and back at the text itself, each read on from both ends"
+        default=1,
+        ge=1,
+        description="rounds of attention to the question, self-attention over the text, and a bidirectional layer",
     )
-    heads: int = Field(default=4, ge=1, description="heads of the look back at the text; they divide the width")
+    heads: int = Field(default=4, ge=1, description="heads of the self-attention over the text; they divide the width")
     dropout: float = Field(default=0.1, ge=0, lt=1, description="on words and on what each round reads")
     word_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="words that training hides, known by beginnings, endings and shape alone"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="words that training replaces by unknown, known by beginnings, endings and shape alone",
     )
     longest: int = Field(default=15, ge=1, description="words of an answer at most; no longer one can be pointed at")
     least: int = Field(default=2, ge=1, description="a feature of words that training has less often is not known")

@@ -19,7 +19,7 @@ from regard.vocabulary import PADDING
 
 
 class StoryReader(nn.Module):
-    """Reads stories with questions, and tells at each step which answer it would give.
+    """Reads stories with questions, and scores the answers at each step.
 
     Args:
         settings: the choices.

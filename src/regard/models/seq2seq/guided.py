@@ -2,7 +2,7 @@
 
     H(A*, α) = −1/m Σ_t Σ_i A*_ti log α_ti        beside −1/m Σ_t log p(y_t), with a weight
 
-A* are links of words, spread over pieces, each row summing to 1 (`data.translation.guidance`); m are the target's
+A* are links of words, spread over tokens, each row summing to 1 (`data.translation.guidance`); m are the target's
 words. Mi et al. (2016, "Supervised attentions for neural machine translation") teach the same.
 """
 
@@ -60,7 +60,7 @@ class Guidable(Protocol):
     """A translator whose attention can be taught."""
 
     def reading(self, batch: Any) -> Any:
-        """`features` `(batch, steps, width)` of every target position, and `attended`, where each looked, or None."""
+        """`features` `(batch, steps, width)` of all target positions; `attended`, the source's attention, or None."""
         ...
 
     def vocabulary(self, features: Tensor) -> Tensor:
@@ -82,15 +82,15 @@ def guided_objective(model: Guidable, batch: LinkedPairs, smoothing: float = 0.0
     Raises:
         ConfigError: the model has no attention, or the batch holds no links.
     """
-    features, looked = _read(model, batch)
+    features, weights = _read(model, batch)
     kept = torch.arange(features.shape[1], device=features.device) < batch.target_lengths.unsqueeze(-1)
     found = objective(model.vocabulary(features[kept]), batch.target_out[kept], smoothing)
-    extra = weight * guidance(looked, _links(batch))
+    extra = weight * guidance(weights, _links(batch))
     return replace(found, total=found.total + (extra - extra.detach()))
 
 
 def guidance_of(model: Guidable, batch: LinkedPairs) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """How far the attention is from the links: a sum in nats, and over how many target pieces, those with links."""
+    """How far the attention is from the links: a sum in nats, and the number of target tokens with links."""
     return guidance(_read(model, batch)[1], _links(batch)), (_links(batch) > 0).any(-1).sum()
 
 
@@ -99,7 +99,7 @@ def guidance(
 ) -> Float[Tensor, ""]:
     """`−Σ_t Σ_i A*_ti log α_ti` in nats.
 
-    A position that the attention cannot see (outside a window, or cut off by sparsemax) has weight 0: it counts as
+    A position outside a window, or cut off by sparsemax, has weight 0: it counts as
     `LEAST_WEIGHT`, 69 nats, and teaches nothing.
 
     Args:
@@ -121,7 +121,7 @@ def _links(batch: LinkedPairs) -> Tensor:
 def _read(
     model: Guidable, batch: LinkedPairs
 ) -> tuple[Float[Tensor, "batch steps readout_dim"], Float[Tensor, "batch steps positions"]]:
-    """What the output layer reads at every target position, padding too, and where each looked."""
+    """What the output layer reads at every target position, padding too, and its attention weights."""
     reading = model.reading(batch)
     if reading.attended is None:
         raise ConfigError("the model has no attention (model.attention is none), so there is none to guide")

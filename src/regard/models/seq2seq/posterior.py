@@ -1,7 +1,7 @@
-"""Where a known word came from: attention judged after the word is seen (Shankar & Sarawagi 2019, ICLR, "Posterior
+"""Where a known word came from: attention given the word that was written (Shankar & Sarawagi 2019, ICLR, "Posterior
 attention models").
 
-The weights α_t say where the decoder looks before it knows the word y_t that it is about to write. With the word known,
+The weights α_t are the decoder's attention before it knows the word y_t that it is about to write. With the word known,
 
     P(i | y_t) = α_ti p(y_t | position i alone) / Σ_j α_tj p(y_t | position j alone)
 
@@ -29,12 +29,12 @@ def posterior(
 ) -> Float[Tensor, "batch steps positions"]:
     """P(i | y_t), each row summing to 1 over the source positions; padding has exactly 0.
 
-    A step costs the decoder one look more for each source position; what comes beyond a target's end is of no use.
+    A step costs one decoder step more for each source position; rows beyond a target's end are of no use.
 
     Args:
-        decoder: in eval mode; its weights sum to 1 and see the whole source, or p(y | i) would not be defined.
+        decoder: in eval mode; its weights sum to 1 over the whole source, or p(y | i) would not be defined.
         memory: what its encoder gave.
-        inputs: y_0 … y_{T−1}, the begin mark first.
+        inputs: y_0 … y_{T−1}, BOS first.
         targets: y_1 … y_T.
 
     Raises:
@@ -83,7 +83,7 @@ def _check(decoder: RecurrentDecoder) -> None:
     if decoder.source.focus is not None:
         raise RegardError(
             "the posterior asks what the model would write from each position alone, and this model's window "
-            "(model.window) hides some of them; take a run without one"
+            "(model.window) masks some of them out; take a run without one"
         )
     if not decoder.source.attention.normalizer.sums_to_one:
         raise RegardError(

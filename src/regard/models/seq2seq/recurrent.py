@@ -1,4 +1,4 @@
-"""The recurrent translator: read the source both ways, write the target word by word, looking back at each.
+"""The recurrent translator: read the source both ways, write the target word by word, attending to it at each.
 
     source ids ── word vectors ── BidirectionalEncoder ── Memory ── decoder ── features ── vocabulary ── logits
 
@@ -35,7 +35,7 @@ class Pairs(Protocol):
 
 
 class RecurrentTranslator(nn.Module):
-    """Encoder and decoder, and what training asks of them.
+    """Encoder and decoder, and their training objective.
 
     `decoder` follows `layers.decoder.Decoder`: `decoder.start(translator.encode(source, lengths), batch)`, then `step`.
 
@@ -86,7 +86,7 @@ class RecurrentTranslator(nn.Module):
         return features, batch.target_out[kept]
 
     def reading(self, batch: Pairs) -> Reading:
-        """What the output layer reads at every target position, padding too, and where each looked."""
+        """What the output layer reads at every target position, padding too, and its attention to the source."""
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
         return self.decoder.features(state, self._with_word_dropout(batch.target_in))
 
@@ -95,7 +95,7 @@ class RecurrentTranslator(nn.Module):
         return self.decoder.vocabulary(features)
 
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
-        """Sums of losses (nats), of tokens and of right first choices over the real target words."""
+        """Summed loss (nats), tokens and right predictions over the real target words."""
         features, targets = self.features(batch)
         plain = is_unmodified(self, RecurrentTranslator, methods=("vocabulary",))
         if not plain or not is_unmodified(self.decoder, RecurrentDecoder, methods=("vocabulary",)):
@@ -107,7 +107,7 @@ class RecurrentTranslator(nn.Module):
         return self.objective(batch, smoothing)
 
     def _with_word_dropout(self, target_in: Int[Tensor, "batch steps"]) -> Int[Tensor, "batch steps"]:
-        """What the decoder hears of the earlier words: in training not all of them."""
+        """The decoder's inputs, in training with word dropout."""
         if not self.training or self.settings.word_dropout == 0:
             return target_in
         return drop_words(target_in, self.settings.word_dropout, UNKNOWN)

@@ -31,7 +31,7 @@ class Memory(NamedTuple):
     Attributes:
         states: one vector a source position, 0 at padding.
         lengths: how many positions are real.
-        final: the encoder's last states, by layer; an LSTM's hidden and memory.
+        final: the encoder's last states, by layer; an LSTM's hidden and cell states.
     """
 
     states: Float[Tensor, "batch keys states_dim"]
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What n inputs gave: the vectors that the output layer reads, the state after them, and where was looked."""
+    """What n inputs gave: the vectors that the output layer reads, the state after them, and the attention."""
 
     features: Float[Tensor, "batch n readout_dim"]
     moving: dict[str, Any]
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 class RealTokens(NamedTuple):
-    """Which words of a batch are real, in training: of others nothing is asked for.
+    """Which tokens of a batch are real, in training: nothing is computed for padding.
 
     Attributes:
         lengths: how many each row has, its first ones.
@@ -60,7 +60,7 @@ class RealTokens(NamedTuple):
 
     @staticmethod
     def of(real: "RealTokens | None", x: Float[Tensor, "batch n dim"]) -> Float[Tensor, "*rows dim"]:
-        """The vectors at the real words alone; all of them where nothing is said of any."""
+        """The vectors at the real words alone; all vectors where `real` is None."""
         return x if real is None else x.flatten(0, 1).index_select(0, real.places)
 
 
@@ -98,7 +98,7 @@ class RecurrentDecoder(nn.Module):
     def start(self, memory: Memory, batch: int) -> State:
         """The state before the first word: `s_0 = tanh(W_s [→h_S; ←h_1])` (Bahdanau 2015, A.2.2, with both directions).
 
-        An LSTM's memory is a linear map of the encoder's.
+        An LSTM's cell state is a linear map of the encoder's.
         """
         first = [to(final[:, -1]) for to, final in zip(self.bridge, memory.final, strict=True)]
         first[0] = torch.tanh(first[0])
@@ -126,8 +126,8 @@ class RecurrentDecoder(nn.Module):
         for one in embedded.split(1, dim=1):
             readings.append(self.read(state.fixed, moving, one))
             moving = readings[-1].moving
-        looks = [reading.attended for reading in readings if reading.attended is not None]
-        return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, concatenated(looks))
+        attentions = [reading.attended for reading in readings if reading.attended is not None]
+        return Reading(torch.cat([reading.features for reading in readings], dim=1), moving, concatenated(attentions))
 
     def real_features(
         self, state: State, inputs: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
@@ -185,9 +185,9 @@ class RecurrentDecoder(nn.Module):
     def _attend(
         self, fixed: dict[str, Any], moving: dict[str, Any], query: Tensor, embedded: Tensor, linear: Linear
     ) -> tuple[Attended, Tensor, dict[str, Any]]:
-        """Where is looked, what is read there, and what the attention remembers; `linear` is that of a single step.
+        """The attention, its context, and the attention's state after it; `linear` is that of a single step.
 
-        In a loop the weights are asked for alone, and what they read is a product of the loop's own.
+        In a loop only the weights are computed there, and the context is a product of the loop's own.
         """
         read = expectation_of_loop(linear)
         source: Any = self.source
@@ -198,7 +198,7 @@ class RecurrentDecoder(nn.Module):
         return attended, read(attended.weights.to(fixed["value"].dtype), fixed["value"]), after
 
     def source_state(self, memory: Memory) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the decoder keeps of a source: what stays, and what changes by step."""
+        """The decoder's state for a source: what stays fixed, and what changes at each step."""
         raise NotImplementedError
 
     def read(
@@ -220,8 +220,8 @@ class RecurrentDecoder(nn.Module):
 class LuongDecoder(RecurrentDecoder):
     """Step, then attend (Luong, Pham & Manning 2015): h_t → a_t → c_t → h̃_t.
 
-    With input feeding (§3.3) h̃ enters the next step. Without it, and without a score that hears earlier weights, n
-    words are one call of the recurrence and one look of all n states.
+    With input feeding (§3.3) h̃ enters the next step. Without it, and without a score that uses earlier weights, n
+    words are one call of the recurrence and one call of the attention.
     """
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int, states_dim: int) -> None:
@@ -269,7 +269,7 @@ class LuongDecoder(RecurrentDecoder):
         real: RealTokens | None,
         linear: Linear,
     ) -> tuple[Attended | None, Tensor, dict[str, Any]]:
-        """Where is looked, unless nobody asks, [h_t; c_t], and what the attention remembers."""
+        """The attention, None where only the context is needed; [h_t; c_t]; the attention's state after it."""
         source: Any = self.source
         if real is not None and type(source) is SourceAttention:
             pairs = source.real_pairs(fixed, hidden, real.places, real.lengths)

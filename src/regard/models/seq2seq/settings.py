@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class RecurrentSettings(BaseModel):
-    """A bidirectional recurrent encoder and a recurrent decoder that looks at it, or does not."""
+    """A bidirectional recurrent encoder and a recurrent decoder, with attention to it or without."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class RecurrentSettings(BaseModel):
     )
     coverage: bool = Field(
         default=False,
-        description="the score hears the sum of all earlier weights instead of the last ones (location_aware)",
+        description="the score uses the sum of all earlier weights instead of the last ones (location_aware)",
     )
     fixed_context: Literal["every_step", "start"] = Field(
         default="every_step",
@@ -69,7 +69,7 @@ class RecurrentSettings(BaseModel):
         default=0.0,
         ge=0,
         lt=1,
-        description="in training, the share of earlier target words that the decoder hears as unknown",
+        description="in training, the share of earlier target words that the decoder reads as unknown",
     )
     teacher_forcing: float = Field(
         default=1.0,
@@ -94,8 +94,7 @@ class RecurrentSettings(BaseModel):
             raise ValueError("input_feeding belongs to order: luong; in bahdanau's the context enters each step anyway")
         if self.coverage and self.attention != "location_aware":
             raise ValueError(
-                "coverage is heard by the score location_aware only; set attention: location_aware "
-                f"(it is {self.attention!r})"
+                f"only the score location_aware uses coverage; set attention: location_aware (it is {self.attention!r})"
             )
         if not self.attends and (self.window != "none" or self.input_feeding):
             raise ValueError("without attention (attention: none) there is no window and no input_feeding")

@@ -1,4 +1,4 @@
-"""How a recurrent decoder looks at its source: any score, any normalizer, a local window, and earlier weights."""
+"""A recurrent decoder's attention to its source: any score, any normalizer, a local window, and earlier weights."""
 
 import inspect
 from typing import Any
@@ -24,14 +24,14 @@ Moving = dict[str, Any]
 
 
 class SourceAttention(nn.Module):
-    """One attention over the encoder's states, with what it must remember from step to step.
+    """One attention over the encoder's states, with its state from step to step.
 
     | setting | what it does |
     |---|---|
-    | window local-m | sees the keys within `radius` of the step's own number t (Luong 2015, §3.2) |
-    | window local-p | sees those around p = S · sigmoid(vᵀ tanh(W h)), weighed by a Gaussian at p (eq. 9 and 10) |
-    | attention location_aware | the score hears the weights of the step before (Chorowski 2015, eq. 9) |
-    | and coverage | it hears the sum of all earlier weights (Tu et al. 2016, §3.1) |
+    | window local-m | attends to the keys within `radius` of the step's own number t (Luong 2015, §3.2) |
+    | window local-p | attends to those around p = S · sigmoid(vᵀ tanh(W h)), times a Gaussian at p (eq. 9, 10) |
+    | attention location_aware | the score uses the weights of the step before (Chorowski 2015, eq. 9) |
+    | and coverage | it uses the sum of all earlier weights (Tu et al. 2016, §3.1) |
 
     Args:
         settings: the model's.
@@ -60,12 +60,12 @@ class SourceAttention(nn.Module):
         options = {name: size for name, size in sizes.items() if name in wanted} | settings.attention_options
         if "positions" in wanted and "positions" not in options:
             raise ConfigError(
-                f"the score {settings.attention!r} knows a fixed number of source positions: set it, end mark counted, "
+                f"the score {settings.attention!r} knows a fixed number of source positions: set it, EOS counted, "
                 "as in model.attention_options.positions=50"
             )
         weigh = normalizer(settings.normalizer, **settings.normalizer_options)
-        look = FocusedAttention if settings.window in ("local-m", "local-p") else Attention
-        self.attention = look(score(settings.attention, **options), weigh)
+        kind = FocusedAttention if settings.window in ("local-m", "local-p") else Attention
+        self.attention = kind(score(settings.attention, **options), weigh)
         self.uses_previous_weights = settings.attention == "location_aware"
         self.coverage = settings.coverage
         self.focus: Monotonic | Predictive | None = None
@@ -91,7 +91,7 @@ class SourceAttention(nn.Module):
         query: Float[Tensor, "batch queries query_dim"],
         inputs: Float[Tensor, "batch queries input_dim"],
     ) -> tuple[Attended, Moving]:
-        """Look once for each query; with a score that hears earlier weights there is one query a call."""
+        """Attend once for each query; with a score that uses earlier weights there is one query a call."""
         after = dict(moving)
         positions = torch.zeros(1, query.shape[1], dtype=torch.long, device=query.device)
         if "number" in moving:
@@ -142,7 +142,7 @@ class SourceAttention(nn.Module):
         return bilinear.read_by_own(query, weight, value, places, counts, lengths)
 
     def is_expectation(self) -> bool:
-        """Whether what is read is the weights times the values and no more, and nobody listens."""
+        """Whether the context is the weights times the values and no more, and no hook is set."""
         attention = self.attention
         if is_hooked(self, attention, recording=True) or not is_unmodified(self, SourceAttention):
             return False

@@ -1,4 +1,4 @@
-"""The translators by kind; each is imported when it is asked for."""
+"""The translators by kind; each is imported at its first use."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 @runtime_checkable
 class Model(Protocol):
-    """What is asked of a translator's model, be it one of the `KINDS` or several as one (`tasks.ensemble`)."""
+    """What a translator's model offers, be it one of the `KINDS` or several as one (`tasks.ensemble`)."""
 
     @property
     def decoder(self) -> Decoder:

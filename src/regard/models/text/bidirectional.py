@@ -1,4 +1,4 @@
-"""A Transformer encoder as what reads the words of a classifier: every word sees those on both sides."""
+"""A Transformer encoder as what reads the words of a classifier: every word attends to those on both sides."""
 
 import math
 
@@ -29,6 +29,6 @@ class BidirectionalTransformer(nn.Module):
         self.stack = transformer_stack(settings, settings.layers, causal=False)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"], real: Bool[Tensor, "batch time"]) -> Stacked:
-        """What it gives at each vector, and where each layer looked; what is not real is not seen."""
+        """A state at each vector, and each layer's attention; padding is masked out."""
         stacked: Stacked = self.stack(self.widen(inputs) * self.scale, keep=None if bool(real.all()) else real)
         return stacked

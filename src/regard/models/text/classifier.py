@@ -45,7 +45,7 @@ class Classifier(nn.Module):
         settings: the choices; their `kind` says what reads the words.
         vocabulary: how many ids there are.
         labels: how many labels.
-        unknown: the id that a word hidden by `word_dropout` is read as.
+        unknown: the id that replaces a word dropped by `word_dropout`.
     """
 
     def __init__(self, settings: ClassifierFields, vocabulary: int, labels: int, unknown: int) -> None:
@@ -82,7 +82,7 @@ class Classifier(nn.Module):
     def states(
         self, ids: Int[Tensor, "batch positions"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch positions width"]:
-        """What was read at each word, beside the word's own vector where that is asked for."""
+        """A state at each word, beside the word's own vector with `words_too`."""
         real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(-1)
         ids = torch.where(real, ids, 0)
         if self.training and self.settings.word_dropout:

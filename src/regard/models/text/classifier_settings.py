@@ -24,7 +24,7 @@ class ClassifierFields(BaseModel):
     )
     queries: int = Field(default=1, ge=1, description="learned queries, for the pooling of that name")
     words_too: bool = Field(default=False, description="pool each word's own vector beside its state")
-    word_dropout: float = Field(default=0.0, ge=0, lt=1, description="words that training hides, as if unknown")
+    word_dropout: float = Field(default=0.0, ge=0, lt=1, description="words that training replaces by unknown")
     input_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the words' vectors")
     output_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the sentence's vector")
 
@@ -38,7 +38,7 @@ class LSTMNClassifierSettings(ClassifierFields, LSTMNSettings):
 
 
 class TransformerClassifierSettings(ClassifierFields, TransformerParts):
-    """A classifier over a Transformer encoder, in which every word sees those on both sides."""
+    """A classifier over a Transformer encoder, in which every word attends to those on both sides."""
 
     layers: int = Field(default=2, ge=1, description="number of layers")
 

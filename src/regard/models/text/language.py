@@ -1,6 +1,6 @@
-"""A language model: a text is read from left to right, and at each piece the next one is told.
+"""A language model: a text is read from left to right, and each token predicts the next.
 
-pieces ── embedding ── reader (LSTM, LSTMN, …) ── linear to the embedding's width ── logits
+tokens ── embedding ── reader (LSTM, LSTMN, …) ── linear to the embedding's width ── logits
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from regard.models.text.reader import make_reader
 
 
 class LanguageModel(nn.Module):
-    """See the module. It is a decoder without a source (`layers.decoder`), so that the search of translators writes.
+    """See the module. It is a decoder without a source (`layers.decoder`), so that the search of translators serves it.
 
     Args:
         settings: the choices; their `kind` says what reads the text.
@@ -41,32 +41,32 @@ class LanguageModel(nn.Module):
             self.readout.weight = self.embedding.weight
 
     def start(self, memory: None, batch: int) -> State:
-        """The state before the first piece; there is no source that it could start from."""
+        """The state before the first token; there is no source to start from."""
         return State((), self.reader.start(batch))
 
     def step(self, state: State, inputs: Int[Tensor, "batch n"]) -> Step:
-        """Read n pieces. Of a single one `attended` says what it looked back at; of a prompt nothing is kept.
+        """Read n tokens. `attended` has the attention of a single one; that of a prompt is not kept.
 
-        Nor is it of what a subclass reads by a `read` of its own.
+        Nor is it where a subclass has a `read` of its own.
         """
         if inputs.shape[1] != 1 or not is_unmodified(self, LanguageModel, methods=("read",)):
             logits, moving = self.read(inputs, state.moving)
             return Step(logits, State(state.fixed, moving), {})
-        tick = self.reader.step(state.moving, self.input_dropout(self.embedding(inputs[:, 0])))
-        return Step(self.logits(tick.output).unsqueeze(1), State(state.fixed, tick.state), tick.attended)
+        after = self.reader.step(state.moving, self.input_dropout(self.embedding(inputs[:, 0])))
+        return Step(self.logits(after.output).unsqueeze(1), State(state.fixed, after.state), after.attended)
 
     def read(self, ids: Int[Tensor, "batch time"], state: Any) -> tuple[Float[Tensor, "batch time vocabulary"], Any]:
-        """The logits after each piece, and the reader's state after the last."""
+        """The logits after each token, and the reader's state after the last."""
         hidden, state = self.reader(self.input_dropout(self.embedding(ids)), state)
         return self.logits(hidden), state
 
     def logits(self, hidden: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead vocabulary"]:
-        """How likely each piece is to be the next."""
+        """Logits of the next token."""
         logits: Tensor = self.readout(self.narrow(self.output_dropout(hidden)))
         return logits
 
     def forward(self, ids: Int[Tensor, "batch positions"], smoothing: float = 0.0) -> Objective:
-        """The loss of each piece of some windows but the first, given those before it in the window.
+        """The loss of each token of some windows but the first, given those before it in the window.
 
         Args:
             ids: as many in each row.

@@ -1,4 +1,4 @@
-"""The language models by kind: what reads the text in them, and each is imported when it is asked for."""
+"""The language models by kind: what reads the text in them; each is imported at its first use."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 

@@ -30,7 +30,7 @@ class Reader(Protocol):
         ...
 
     def step(self, state: Any, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """Read one vector, and say where it looked."""
+        """Read one vector; the output has its attention."""
         ...
 
     def __call__(self, inputs: Float[Tensor, "batch time inputs"], state: Any) -> tuple[Tensor, Any]:
@@ -65,8 +65,8 @@ class LSTMReader(nn.Module):
         return self._read(inputs, state)
 
     def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
-        """One vector; there is nothing to look at."""
-        # Whoever overrides `forward` alone means a step as well; whoever overrides both calls this for what it is.
+        """One vector; there is no attention."""
+        # A subclass that overrides `forward` alone means a step as well; one that overrides both calls this as it is.
         alone = is_unmodified(self, LSTMReader, methods=("step",)) and not is_unmodified(self, LSTMReader)
         hidden, state = (self.forward if alone else self._read)(inputs.unsqueeze(1), state)
         return StepOutput(hidden.squeeze(1), state, {})

@@ -1,4 +1,4 @@
-"""A tagger: the words of a sentence see each other, and each gets a tag.
+"""A tagger: the words of a sentence attend to each other, and each gets a tag.
 
 features of each word ── embedding, summed ── Transformer encoder ── linear ── tags
 """
@@ -43,7 +43,7 @@ class Tagger(nn.Module):
         settings: the choices.
         features: how many ids of features there are; 0 is none.
         tags: how many tags.
-        unknown: the feature that stands for a word hidden by `word_dropout`.
+        unknown: the feature that stands for a word dropped by `word_dropout`.
     """
 
     def __init__(self, settings: TaggerSettings, features: int, tags: int, unknown: int) -> None:
@@ -71,10 +71,10 @@ class Tagger(nn.Module):
         return logits
 
     def read(self, ids: Int[Tensor, "batch words features"], lengths: Int[Tensor, " batch"]) -> Stacked:
-        """The states, and where each layer looked."""
+        """The states, and each layer's attention."""
         if self.training and self.settings.word_dropout:
-            hidden = torch.rand(ids.shape[:2], device=ids.device) < self.settings.word_dropout
-            own = torch.where(hidden, self.unknown, ids[..., 0])
+            dropped = torch.rand(ids.shape[:2], device=ids.device) < self.settings.word_dropout
+            own = torch.where(dropped, self.unknown, ids[..., 0])
             ids = torch.cat([own.unsqueeze(-1), ids[..., 1:]], -1)
         words = self.embedding(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
         stacked: Stacked = self.stack(self.input_dropout(words), keep=_keep(ids, lengths))

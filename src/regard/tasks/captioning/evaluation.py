@@ -9,7 +9,7 @@ import torch
 from regard.data.images.batches import CaptionBatch, object_words
 from regard.data.images.captioned import Box, CaptionedImage, ImageSource
 from regard.metrics.text import Measured, bleu
-from regard.models.captioning.captioner import PICTURE
+from regard.models.captioning.captioner import IMAGE
 from regard.tasks.captioning.predictor import PictureCaptioner
 
 _TOGETHER = 100
@@ -126,7 +126,7 @@ def _look(captioner: PictureCaptioner, pictures: list[CaptionedImage], looks: Lo
     batch = CaptionBatch.of([one.pixels for one in pictures], ids).to(next(model.parameters()).device)
     memory = model.encode(batch.images)
     step = model.decoder.step(model.decoder.start(memory, len(batch)), batch.words_in)
-    weights = step.attended[PICTURE].weights.unflatten(-1, memory.shape).float().cpu().numpy()
+    weights = step.attended[IMAGE].weights.unflatten(-1, memory.shape).float().cpu().numpy()
     for one, rows in zip(pictures, weights, strict=True):
         for word in object_words(one):
             if word.step < longest:

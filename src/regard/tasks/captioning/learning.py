@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.data.images.batches import IGNORED, CaptionBatch
 from regard.layers.dropout import drop_words
 from regard.layers.objective import Objective
-from regard.models.captioning.captioner import PICTURE, Captioner, Memory
+from regard.models.captioning.captioner import IMAGE, Captioner, Memory
 from regard.tasks.captioning.settings import LearningSettings
 from regard.vocabulary import PADDING, SPECIALS, UNKNOWN
 
@@ -73,7 +73,7 @@ def _learned(
     step = decoder.step(decoder.start(memory, len(words_in)), words_in, expected)
     told, logs = _words(step.logits, said)
     added = logs.new_zeros(())
-    looks = step.attended[PICTURE]
+    looks = step.attended[IMAGE]
     if learning.evenly:
         weights = looks.log_weights.exp() if hard else looks.weights  # α, not the draw
         added = added + learning.evenly * unevenness(weights * told[..., None])
