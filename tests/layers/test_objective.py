@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from regard.errors import ConfigError, ShapeError
 from regard.layers.objective import objective, smoothed_cross_entropy
 from tests.reference.recurrent import smoothed_cross_entropy as slow
+from tests.rounding import assert_close_to_rounding
 
 ROWS = [[2.0, 0.0, 0.0], [0.0, 0.0, 5.0], [0.0, 3.0, 0.0]]
 
@@ -20,9 +21,10 @@ def test_ignored_rows_take_no_part(smoothing, expected):
         logits = torch.tensor(ROWS + [[9.0, float("nan"), -9.0]] * more, dtype=torch.float64, requires_grad=True)
         targets = torch.tensor([0, -100, 1] + [-100] * more)
         padded = smoothed_cross_entropy(logits, targets, smoothing)
-        assert torch.equal(padded, loss)
+        # Of three choices each, two rows added up; how torch goes through rows may depend on how many there are.
+        assert_close_to_rounding(padded, loss, 3 + 2)
         (padded_gradient,) = torch.autograd.grad(padded, logits)
-        assert torch.equal(padded_gradient[[0, 2]], gradient)
+        assert_close_to_rounding(padded_gradient[[0, 2]], gradient, 3)
         assert not padded_gradient[[1, *range(3, 3 + more)]].any()
 
 
