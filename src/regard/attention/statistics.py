@@ -18,7 +18,7 @@ class Statistics(NamedTuple):
     """Of the weights of one call, in at least float32, without gradients.
 
     Attributes:
-        entropy: of each query's weights, `−Σ w ln w`, in nats: 0 looks at one key, ln n at n keys alike.
+        entropy: of each query's weights, `−Σ w ln w`, in nats: 0: all weight on one key; ln n: n keys alike.
         maximum: each query's largest weight.
         received: what each key gets from all queries together.
         top_weights: each query's largest weights, in descending order.
@@ -50,7 +50,7 @@ def statistics_of(weights: Callable[[slice], Tensor], shape: tuple[int, ...], to
     Args:
         weights: makes those of a slice of the queries, `(*lead, some, keys)`.
         shape: of all of them, `(*lead, queries, keys)`.
-        top: how many of each query's largest weights are told.
+        top: how many of each query's largest weights are wanted.
     """
     checked_top(top, shape[-1])
     found, received = [], None

@@ -163,7 +163,7 @@ def test_scores_and_normalizers_of_ones_own_are_foretold():
 
 @pytest.fixture
 def untold(monkeypatch):
-    monkeypatch.setattr(cost, "_told", set())
+    monkeypatch.setattr(cost, "_warned", set())
 
 
 def warned(*shape: int, value: bool = True, drawn: torch.Tensor | None = None, **options) -> list[str]:

@@ -166,13 +166,13 @@ class Call(NamedTuple):
     # --- choosing ---------------------------------------------------------------------------------------------------
 
     def choose(self, *, ahead: bool = True) -> Plan:
-        """The path, and who sees to it that masked-out content leaves no trace.
+        """The path, and what keeps masked-out content from leaving a trace.
 
         Args:
-            ahead: look for such content here; else a loop that looks at all that it reads is left to do so.
+            ahead: check for such content here; else that is left to a loop that checks all that it reads.
         """
         mapped, linear = not self.traced and is_mapped(), self.is_linear()
-        # A traced call cannot look at its numbers, so it always guards; otherwise one cheap pass decides.
+        # A traced call cannot read its numbers, so it always guards; otherwise one cheap pass decides.
         masked = self.mask is not None
         unreadable = masked and (self.traced or mapped or self.query.is_meta or not is_plain_tensor(self.query))
         normalizer = self.normalizer
@@ -227,7 +227,7 @@ class Call(NamedTuple):
         return (torch.get_autocast_dtype(device) if narrowed else self.query.dtype) is torch.float16
 
     def _loop_checks_safety(self) -> bool:
-        """Whether the native loop reads what the caller gave, with nothing made of it first, and looks at it.
+        """Whether the native loop reads what the caller gave, with nothing made of it first, and checks it.
 
         What is made of masked-out content, parameters say, would get a gradient of 0 · NaN.
         """
@@ -312,7 +312,7 @@ class Call(NamedTuple):
 
     def _is_dot(self) -> bool:
         """Whether scores are the products of what `dot_form` gives: a subclass may make others of them."""
-        # Asked at each call, so in few; what lies on the score itself is heard.
+        # Done at each call, so in few steps; a `forward` that lies on the score itself counts as a hook.
         return isinstance(self.score, DotProduct) and type(self.score).forward is DotProduct.forward
 
     def is_linear(self) -> bool:

@@ -18,7 +18,7 @@ from regard.attention.parts.masks import causal
 from regard.kernels.autograd.plain import is_readable
 
 _LARGE = 2**16
-"""From so many queries × keys on a look at a mask of bools costs little beside the call; lengths are always read."""
+"""From so many queries × keys on reading a mask of bools costs little beside the call; lengths are always read."""
 
 _PLACED, _OF_LENGTHS = (Causal, Window), (Padding, Ragged)
 
@@ -29,7 +29,7 @@ class MaskSummary(NamedTuple):
     Attributes:
         causal: query i attends to no key beyond i, as many queries as keys.
         lengths: the keys of each item that are real and come first, or None for all.
-        ragged_queries: whether only as many queries of each item see anything.
+        ragged_queries: whether only as many queries of each item attend to anything.
         window: the positions before and after its own that a query attends to, as many queries as keys; or None.
         rest: everything else, to be drawn.
         beside_causal: all of it without `causal`.
@@ -47,7 +47,7 @@ class MaskSummary(NamedTuple):
     # Methods and no properties: torch 2.9 takes no property of a tuple into a graph.
 
     def none_fully_masked(self) -> bool:
-        """Whether it is known that each query sees some key: the first one, if there are keys."""
+        """Whether it is known that each query attends to some key: the first one, if there are keys."""
         return (
             self.rest is None
             and self.window is None
@@ -56,7 +56,7 @@ class MaskSummary(NamedTuple):
         )
 
     def ragged(self) -> bool:
-        """Whether all that it hides, but for what is causal, is behind each item's own keys."""
+        """Whether all that it masks out, but for what is causal, is behind each item's own keys."""
         return self.lengths is not None and self.rest is None and self.window is None
 
 
@@ -114,7 +114,7 @@ _WHOLE = DecomposedMask(False, 0, None, None, None, None, None)
 
 
 def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Of each item the least length of all that are told."""
+    """Of each item the least length of all that are given."""
     return tuple(map(min, *lengths)) if len(lengths) > 1 else lengths[0] if lengths else None
 
 
@@ -172,7 +172,7 @@ _NO_MASK = MaskSummary(False, None, False, None, None, None, None)
 
 
 def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:
-    """The same masks as simpler ones, without those that hide nothing."""
+    """The same masks as simpler ones, without those that mask nothing out."""
     if sizes.queries == 1:
         parts = [part for part in parts if not _is_of_the_past(part)]
     large = sizes.queries * sizes.keys >= _LARGE and not transformed()
@@ -180,7 +180,7 @@ def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:
 
 
 def _is_of_the_past(part: Mask) -> bool:
-    """A causal mask whose last query stands at the last key: a single one sees all of them."""
+    """A causal mask whose last query stands at the last key: a single one attends to all of them."""
     return isinstance(part, Causal) and part.anchor == "end"
 
 
@@ -247,7 +247,7 @@ def _of_tensor(part: Keep, sizes: Sizes) -> Mask | None:
         return part
     if tensor.ndim == 4 and (tensor.shape[0] not in (1, sizes.batch) or tensor.shape[1] not in (1, sizes.heads)):
         return part
-    # The first row tells most masks apart before the rest is read.
+    # The first row distinguishes most masks before the rest is read.
     first = tensor[..., 0, :]
     if bool(first.all()):
         return None if bool(tensor.all()) else part

@@ -1,6 +1,6 @@
-"""What `attend` would refuse of a call only on its way, found beforehand and without computing: `explain` asks here.
+"""What `attend` would refuse of a call only on its way, found beforehand and without computing, for `explain`.
 
-Steps of `refocus=` and parts of the caller's own are not asked: they say what they refuse when they are called.
+Steps of `refocus=` and parts of the caller's own are not checked: they raise when they are called.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def _draw(call: Call) -> None:
         return
 
 
-# --- the scores: what they are asked, what with, what is prepared of it, and what they are bound to -------------------
+# --- the scores: query, key, what is prepared of it, and what they are bound to -------------------------------------
 
 
 def _ask(score: Any, query: Tensor, key: Tensor, prepared: Prepared | None, now: dict[str, Any]) -> None:

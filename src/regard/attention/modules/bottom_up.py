@@ -1,4 +1,4 @@
-"""Attention from the bottom up: what stands out is taken, and nothing asks for it. The scores are the features.
+"""Attention from the bottom up: what stands out is taken, whatever the query. The scores are the features.
 
 Max pooling over time and gating are rows of the family: a head a channel, a query that is 1.
 """
@@ -18,7 +18,7 @@ def max_pooling(
 
     Args:
         features: scores and values alike.
-        mask: what may be attended to, such as `masks.padding(lengths)`; a channel that may see nothing gives 0.
+        mask: which positions are real, such as `masks.padding(lengths)`; a fully masked channel gives 0.
 
     Returns:
         What was read, and the attention, whose weights `(batch, channels, 1, positions)` are 1 at the places taken.
@@ -31,7 +31,7 @@ def max_pooling(
 def gating(
     gates: Float[Tensor, "batch positions channels"], features: Float[Tensor, "batch positions channels"]
 ) -> tuple[Float[Tensor, "batch positions channels"], Attended]:
-    """`σ(g) · x`: sigmoid attention in which a position sees itself alone (a gated linear unit, arXiv 1612.08083).
+    """`σ(g) · x`: sigmoid attention in which a position attends to itself alone (a GLU, arXiv 1612.08083).
 
     With the features as their own gates it is the activation SiLU.
 
@@ -58,7 +58,7 @@ def _joined(attended: Attended) -> Tensor:
 
 
 def _ones(channels: Tensor, each: bool = False) -> Tensor:
-    """A query that asks for nothing: 1 for every channel, once or at each position."""
+    """A query that says nothing: 1 for every channel, once or at each position."""
     return torch.ones_like(channels if each else channels[:, :, :1])
 
 

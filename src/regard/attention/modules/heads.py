@@ -1,4 +1,4 @@
-"""Multi-head attention inside a stack of layers: what all layers share is made once, and what is looked at is kept.
+"""Multi-head attention inside a stack of layers: what all layers share is made once, and keys and values are kept.
 
 `MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
 stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
@@ -30,7 +30,7 @@ Rotation = Callable[[Tensor], Tensor]
 
 
 class Keys(NamedTuple):
-    """What is looked at, `(batch, key_heads, keys, width)`: a pytree of tensors, batch first.
+    """Keys and values, `(batch, key_heads, keys, width)`: a pytree of tensors, batch first.
 
     Attributes:
         key: turned by their positions where positions turn.
@@ -45,10 +45,10 @@ class AttentionContext:
     """Which keys each query may attend to, for all layers of a stack.
 
     Args:
-        keep: True where the key may be attended to; None if each query sees all keys, or those up to itself.
-        causal: without `keep`: as many queries as keys, and each sees those up to itself.
+        keep: True where the key may be attended to; None if each query attends to all keys, or to those up to itself.
+        causal: without `keep`: as many queries as keys, and each attends to those up to itself.
         bias: added to the scores of each head.
-        rotation: what positions do to queries and keys.
+        rotation: rotates queries and keys by their positions.
         positions: of queries and keys, for scores that know them.
     """
 
@@ -62,7 +62,7 @@ class AttentionContext:
     ) -> None:
         self.keep, self.causal, self.bias, self.rotation, self.positions = keep, causal, bias, rotation, positions
         self._additive_mask: Tensor | None = None
-        # Fully masked queries get a zero context; to the kernel they see everything, for 0 / 0 has no gradient.
+        # Fully masked queries get a zero context; in the kernel they attend to everything, for 0 / 0 has no gradient.
         self.has_keys: Tensor | None = None
         if keep is not None:
             has_keys = keep.any(-1, keepdim=True)
@@ -143,7 +143,7 @@ class Heads(nn.Module):
 
     @property
     def fused(self) -> bool:
-        """Whether it is what scaled_dot_product_attention computes, and nobody listens; the rest goes by `attend`.
+        """Whether it is what scaled_dot_product_attention computes, without hooks; the rest goes by `attend`.
 
         Asked at each call: somebody may put other parts in the place of these.
         """
@@ -154,7 +154,7 @@ class Heads(nn.Module):
     def forward(
         self, query: Float[Tensor, "batch heads queries width"], keys: Keys, shared: AttentionContext
     ) -> Attended:
-        """Look and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
+        """Attend and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
         attended = self._attend(query, keys, shared)
         assert attended.context is not None
         return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
@@ -171,7 +171,7 @@ class Heads(nn.Module):
         Args:
             context: after the projection back.
             query: `(batch, heads, queries, width)`.
-            keys: gives what was looked at.
+            keys: gives the keys and values.
             shared: which keys each query could attend to.
         """
         return Attended(context, source=self._source(lambda: self._by_attend(query, keys(), shared)))
@@ -230,7 +230,7 @@ class Heads(nn.Module):
         )
 
     def _source(self, recompute: Callable[[], Attended]) -> Source:
-        """Whoever looks gets what `attend` makes of the same queries and keys."""
+        """On access: what `attend` makes of the same queries and keys."""
         return Source(
             lambda: recompute().weights,
             lambda: recompute().log_weights,
@@ -252,7 +252,7 @@ class Heads(nn.Module):
 
 
 class SelfHeads(Heads):
-    """A sequence looks at itself: queries, keys and values in one product. See `Heads`."""
+    """Self-attention of a sequence: queries, keys and values in one product. See `Heads`."""
 
     def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
         super().__init__(dim, heads, bias=bias, **parts)
@@ -265,7 +265,7 @@ class SelfHeads(Heads):
         return self._parts(self.inputs(x), rotation)
 
     def self_attend(self, x: Float[Tensor, "batch positions dim"], shared: AttentionContext) -> Attended:
-        """What `project` and a call of the module give, where the positions look at each other alone."""
+        """What `project` and a call of the module give, where the positions attend to each other alone."""
         attended: Attended
         if type(self).project is not SelfHeads.project or "project" in vars(self):
             attended = self(*self.project(x, shared.rotation), shared)
@@ -281,7 +281,7 @@ class SelfHeads(Heads):
         return Attended(self.output(context), source=source)
 
     def _in_one_loop(self, projected: Tensor, shared: AttentionContext) -> bool | None:
-        """Whether a position sees those up to itself or all, if a loop reads what was made as it lies; else None."""
+        """Whether it is causal, if the native loop can read the projection as it lies; else None."""
         if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
             return None
         if shared.keep is not None or shared.bias is not None or shared.rotation is not None:
@@ -300,7 +300,7 @@ class SelfHeads(Heads):
 
 
 class CrossHeads(Heads):
-    """A sequence looks at another one, whose keys and values are projected once for all steps. See `Heads`."""
+    """Cross-attention to another sequence, whose keys and values are projected once for all steps. See `Heads`."""
 
     def __init__(self, dim: int, heads: int, *, bias: bool = True, **parts: Any) -> None:
         super().__init__(dim, heads, bias=bias, **parts)
@@ -313,6 +313,6 @@ class CrossHeads(Heads):
         return query
 
     def project(self, states: Float[Tensor, "batch keys dim"]) -> Keys:
-        """Keys and values of what is looked at."""
+        """Keys and values of the other sequence."""
         projected = self.memory(states).unflatten(-1, (-1, self.width)).transpose(1, 2)
         return Keys(*projected.split((self.key_heads, self.key_heads), dim=1))

@@ -84,7 +84,7 @@ def linear_attention(
         key: `(batch, [key_heads,] keys, dim)`; key heads divide the heads.
         value: `(batch, [key_heads,] keys, value_dim)`.
         feature_map: φ; see `Linear`.
-        causal: the last query stands at the last key and sees what is before it, as `masks.causal()`.
+        causal: the last query stands at the last key and attends to what is before it, as `masks.causal()`.
         keep: `(batch, keys)`, bool, True at real keys; the others contribute nothing, whatever they hold.
 
     Returns:
@@ -98,12 +98,12 @@ def linear_attention(
     phi = _feature_map(feature_map)
     real = _real_keys(query, key, value, keep)
     group = _Group.of(query, key)
-    # The quick way looks at the numbers on its way through them, and is left where one is not finite.
+    # The kernel checks the numbers while it reads them; its answer is dropped where one is not finite.
     if kernel.serves(query):
         found = _by_kernel(group, phi, query, key, value, None, keep, causal)
         if found is not None:
             return group.undo(found.context).to(value.dtype)
-    # What is not finite must not touch the queries that do not see it, and turns those that do to NaN.
+    # What is not finite must not touch the queries that may not attend to it; those that may get NaN.
     key, nonfinite_key = finite_rows(key)
     clean, nonfinite_value = finite_rows(value)
     query, nonfinite_query = finite_rows(query)
@@ -244,7 +244,7 @@ def _zero_out(tensor: Tensor, real: Tensor) -> Tensor:
 
 
 def _real_keys(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
-    """Which keys are real, (batch, [key_heads,] keys), after a look at all shapes."""
+    """Which keys are real, (batch, [key_heads,] keys), after a check of all shapes."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if query.shape[-1] != key.shape[-1]:
         raise ShapeError(f"linear attention needs one width of query and key: {shapes}")

@@ -1,4 +1,4 @@
-"""Local attention: a query looks at a window around one position (Luong, Pham & Manning 2015, section 3.2).
+"""Local attention: a query attends to a window around one position (Luong, Pham & Manning 2015, section 3.2).
 
 `Monotonic` (local-m) puts the window where the query itself stands, `Predictive` (local-p) where the query says. Both
 give what `attend` takes: a mask, and for local-p a Gaussian that refocuses the weights. `LocalAttention` is the module.
@@ -39,7 +39,7 @@ def _check(query: Tensor, lengths: Tensor) -> None:
 
 
 class Monotonic(nn.Module):
-    """local-m: query t looks around key t, p[t] = t; a window beyond the end is empty and reads 0.
+    """local-m: query t attends around key t, p[t] = t; a window beyond the end is empty and gives a zero context.
 
     Args:
         radius: D; the window holds the keys from p − D to p + D.
@@ -58,7 +58,7 @@ class Monotonic(nn.Module):
         lengths: Int[Tensor, " batch"],
         positions: Int[Tensor, "#batch queries"] | int = 0,
     ) -> Focus:
-        """Where each query looks.
+        """Each query's center and window.
 
         Args:
             query: only its shape matters.
@@ -106,7 +106,7 @@ class Predictive(nn.Module):
         lengths: Int[Tensor, " batch"],
         positions: Int[Tensor, "#batch queries"] | int = 0,
     ) -> Focus:
-        """Where each query looks.
+        """Each query's center and window.
 
         Args:
             query: h.
@@ -135,7 +135,7 @@ class Predictive(nn.Module):
             elif math.isfinite(hidden.detach()[..., :1].sum().item()):
                 alone = not torch.is_grad_enabled() and local_softmax.is_plain_projection(
                     self.hidden
-                )  # nobody else has `hidden`
+                )  # no one else holds `hidden`
                 return lengths.unsqueeze(-1) * self._share(hidden.tanh_() if alone else torch.tanh(hidden))
         return lengths.unsqueeze(-1) * self._share(torch.tanh(self.hidden(finite_rows(query)[0])))
 
@@ -151,7 +151,7 @@ class LocalAttention(nn.Module):
     """Attention over a window, with any score.
 
     On a CPU only the window's keys are scored (by dot products, an additive score or one of fixed positions) and read;
-    the weights are filled up with zeros when somebody looks. `explain` says whether a call takes that path.
+    the weights are filled up with zeros on access. `explain` says whether a call takes that path.
 
     Args:
         score: a Score, or the name of one without parameters.
@@ -256,9 +256,9 @@ class LocalAttention(nn.Module):
         reason = local_window.against(query, key, value, self._score(now), self.focus.radius, lengths)
         if reason is None:
             return Explanation(
-                "local", ("the windows are small beside all keys: only their keys are looked at",), False
+                "local", ("the windows are small beside all keys: only their keys are scored and read",), False
             )
-        return Explanation(found.path, (f"all keys are looked at: {reason}", *found.reasons), found.guarded)
+        return Explanation(found.path, (f"all keys are scored and read: {reason}", *found.reasons), found.guarded)
 
     def _score(self, now: dict[str, object]) -> Score | Bound:
         made: Score | Bound = self.score.bind(**now) if now else self.score
@@ -266,7 +266,7 @@ class LocalAttention(nn.Module):
 
 
 class FocusedAttention(Attention):
-    """An Attention whose queries look where they are told: only at the keys of their windows, where that is exact.
+    """An Attention whose queries are given their windows, whose keys alone are scored and read where that is exact.
 
     Args:
         score: a Score, or the name of one without parameters.
@@ -293,7 +293,7 @@ class FocusedAttention(Attention):
             query: `(batch, queries, query_dim)`.
             key: `(batch, keys, key_dim)`, or what `prepare` gave.
             value: `(batch, keys, value_dim)`; None is the pointer.
-            focus: where each query looks, as `Monotonic` and `Predictive` say.
+            focus: each query's center and window, as `Monotonic` and `Predictive` say.
             weights: make the weights at once.
             **now: bound to the score for this call, e.g. `previous=weights`.
         """
@@ -328,7 +328,7 @@ def attend_around(
         query: `(batch, queries, query_dim)`.
         key: `(batch, keys, key_dim)`, or what the score prepared.
         value: `(batch, keys, value_dim)`, or None.
-        focus: where each query looks.
+        focus: each query's center and window.
         score: compares them.
         normalizer: over the window.
         mask: a further one.

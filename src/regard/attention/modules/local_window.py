@@ -32,7 +32,7 @@ _FARTHEST = 2**18
 
 
 class Focus(NamedTuple):
-    """Where the queries of one call look.
+    """The centers and windows of one call's queries.
 
     Attributes:
         center: p, `(batch, queries)`, in key positions from 0.
@@ -58,11 +58,11 @@ class Focus(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Which keys each query looks at.
+    """Which keys are in each query's window.
 
     Attributes:
         first: where its window begins.
-        keep: what of the window it sees.
+        keep: which of them it may attend to.
     """
 
     first: Int[Tensor, "batch queries"]
@@ -96,12 +96,12 @@ def against(
     if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
         return "an axis has size 0, or types differ"
     if not isinstance(score, DotProduct | Location | Additive):
-        return "the score may look beyond the window"
+        return "the score may use keys beyond the window"
     if not isinstance(score, Location) and not is_unmodified(score, DotProduct, Additive, LocationAware):
-        return "the score has a `forward` of its own, which may look beyond the window: it is called with all keys"
+        return "the score has a `forward` of its own, which may use keys beyond the window: it is called with all keys"
     keys = plain.shape[1]
     if is_hooked(score):
-        return "somebody listens to the score (a hook, say): it is called once, with all keys"
+        return "the score has hooks: it is called once, with all keys"
     ready = key.projected if isinstance(key, Prepared) else None
     if not are_plain_tensors(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
         return "windows alone are for plain calls on a CPU"
@@ -166,13 +166,13 @@ def attend_in_window(
     bias: Tensor | None,
     dropout: float,
 ) -> Attended | None:
-    """`attend` under the focus's mask; None where something that is seen is not finite.
+    """`attend` under the focus's mask; None where an attended key or value is not finite.
 
     Args:
         query: (batch, queries, query_dim).
         key: (batch, keys, key_dim), or what the score prepared.
         value: (batch, keys, value_dim), or None.
-        focus: where each query looks.
+        focus: the center and window of each query.
         score: one that `against` lets pass.
         normalizer: over the window.
         mask: a further one.
@@ -231,7 +231,7 @@ def _at_once(
     keys = right.shape[1]
     window = local_softmax.Window(focus.radius, _size(focus.radius, keys), focus.sigma, factor)
     attended = local_softmax.window_attention(left, right, value, focus.center, focus.lengths, window)
-    # What is no linear map of the query may hide that it is not finite.
+    # What is no linear map of the query may not show that it is not finite.
     if attended is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):
         return None
     context, scores, first = attended

@@ -149,7 +149,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             query: query vectors.
-            key: what is asked; None is self-attention, and what `project` returned saves projecting again.
+            key: key vectors; None is self-attention, and what `project` returned saves projecting again.
             value: value vectors; None reads the key's own sequence.
             mask: which keys each query may attend to, see `attend`; `(batch, queries, keys)` holds for all heads.
             bias: added to the scores.

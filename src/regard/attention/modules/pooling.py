@@ -1,4 +1,4 @@
-"""Pooling: queries that are parameters, not computed, look over one sequence and bring back a vector of fixed width."""
+"""Pooling: queries that are parameters, not computed, attend to one sequence and give a vector of fixed width."""
 
 import torch
 from jaxtyping import Float
@@ -51,12 +51,12 @@ class LearnedQueries(nn.Module):
         mask: MaskLike | None = None,
         weights: bool = False,
     ) -> Attended:
-        """Look over a sequence.
+        """Attend to a sequence.
 
         Args:
             key: X, `(batch, keys, key_dim)`.
             value: `(batch, keys, value_dim)`; None reads X itself.
-            mask: usually `masks.padding(lengths)`; an item without a real key reads 0.
+            mask: usually `masks.padding(lengths)`; an item without a real key gets a zero context.
             weights: make the weights at once.
 
         Returns:

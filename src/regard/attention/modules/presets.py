@@ -79,13 +79,13 @@ class Variant(nn.Module):
 
 @PRESETS.register("encoder_decoder_dot")
 def encoder_decoder_dot() -> Variant:
-    """Decoder states look over encoder states of the same width by their dot product."""
+    """Decoder states attend to encoder states of the same width by their dot product."""
     return Variant(Attention("dot"))
 
 
 @PRESETS.register("encoder_decoder_qkv")
 def encoder_decoder_qkv(query_dim: int, key_dim: int, width: int, value_width: int | None = None) -> Variant:
-    """Decoder states look over encoder states, all projected, by their dot product over √width.
+    """Decoder states attend to encoder states, all projected, by their dot product over √width.
 
     Args:
         query_dim: width of the decoder's states.
@@ -104,13 +104,13 @@ def encoder_decoder_qkv(query_dim: int, key_dim: int, width: int, value_width: i
 
 @PRESETS.register("self_dot")
 def self_dot() -> Variant:
-    """Positions look over their own sequence by x_i · x_j; call it with one sequence."""
+    """Positions attend to their own sequence by x_i · x_j; call it with one sequence."""
     return Variant(Attention("dot"))
 
 
 @PRESETS.register("self_qkv")
 def self_qkv(dim: int, width: int, value_width: int | None = None) -> Variant:
-    """Positions look over their own sequence, projected three ways, by their dot product over √width.
+    """Positions attend to their own sequence, projected three ways, by their dot product over √width.
 
     Args:
         dim: width of the sequence.
@@ -122,7 +122,7 @@ def self_qkv(dim: int, width: int, value_width: int | None = None) -> Variant:
 
 @PRESETS.register("feed_forward")
 class FeedForwardAttention(nn.Module):
-    """The tutorial's variant: one linear layer over [input; state] scores fixed positions, without a look at the keys.
+    """The tutorial's variant: one linear layer over [input; state] scores fixed positions, whatever the keys are.
 
     Args:
         input_dim: width of the input, the embedded word.

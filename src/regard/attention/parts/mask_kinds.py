@@ -205,7 +205,7 @@ class Ragged(Mask):
         """
         if sizes.queries != sizes.keys:
             raise MaskError(
-                f"ragged(lengths) is for items that look at themselves, but there are {sizes.queries} queries and "
+                f"ragged(lengths) is for self-attention, but there are {sizes.queries} queries and "
                 f"{sizes.keys} keys. For the keys alone write padding(lengths)"
             )
         real = Padding(self.lengths, None).draw(sizes, device)

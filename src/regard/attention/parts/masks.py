@@ -2,7 +2,7 @@
 
 A mask is an object that is drawn for a call's sizes when they are known; masks are joined by `&`, `|` and `~`.
 Unequal lengths: with `anchor="end"` (the default) the last query stands at the last key, so that one new query against
-four cached keys sees all four; with `anchor="start"` query i stands at key i.
+four cached keys attends to all four; with `anchor="start"` query i stands at key i.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ ANCHORS = ("end", "start")
 
 
 def causal(anchor: str = "end") -> Mask:
-    """A query attends to its own position and what is before it; of too many queries (anchor end) the first see none.
+    """A query attends to its own position and those before it; of too many (anchor end) the first attend to none.
 
     Raises:
         MaskError: an unknown anchor.
@@ -93,7 +93,7 @@ def padding(lengths: Tensor | Sequence[int] | None = None, *, keep: Tensor | Non
 
 
 def ragged(lengths: Tensor | Sequence[int]) -> Mask:
-    """Items of different lengths that look at themselves: the first n queries see the first n keys, the others nothing.
+    """Self-attention of items of different lengths: the first n queries attend to the first n keys, the others to none.
 
     As `padding(lengths)` for everything that is real; but what stands behind an item reads 0 and is not computed.
 
@@ -119,7 +119,7 @@ def prefix(n: int | Int[Tensor, "*batch"] | Sequence[int]) -> Mask:
 
 
 def document(ids: Int[Tensor, "*batch positions"] | Sequence[Any]) -> Mask:
-    """Positions of one document see each other: ids (batch, keys) or (keys,), equal where the document is one.
+    """Positions of one document attend to each other: ids (batch, keys) or (keys,), equal where the document is one.
 
     Raises:
         MaskError: ids that are not whole numbers.

@@ -1,7 +1,7 @@
 """Normalize: scores become weights, (…, queries, keys) to the same shape.
 
-`keep` says which keys a query may see (True: may). Masked-out keys get weight 0 exactly, whatever their score, also
-NaN; a query that may see nothing has weights 0 and no gradient. A score of −inf hides its key as well.
+`keep` says which keys a query may attend to (True: may). Masked-out keys get weight 0 exactly, whatever their score,
+also NaN; a fully masked query has weights 0 and no gradient. A score of −inf masks its key out as well.
 """
 
 import math
@@ -25,7 +25,7 @@ class Normalizer(nn.Module):
     """The base of all normalizers; computes in at least float32.
 
     Class attributes:
-        sums_to_one: whether the weights of a query that sees something sum to 1.
+        sums_to_one: whether the weights of a query that is not fully masked sum to 1.
         shift_invariant: whether adding a constant to all scores of a query changes nothing.
         draws: whether the weights are a random draw, so that a second call differs.
 
@@ -116,7 +116,7 @@ class Softmax(Normalizer):
         return super().forward(scores, keep) if weights is None else weights
 
     def _of_few(self, scores: Tensor, keep: Tensor | None) -> Tensor | None:
-        """In fewer steps, where each query sees something and no NaN, which a look at the weights tells; else None."""
+        """In fewer steps, where each query attends to something and to no NaN, as the weights show; else None."""
         if isinstance(self.temperature, Tensor):
             return None
         scores, visible = self._tempered(wide(scores)), keep
@@ -189,8 +189,8 @@ class Entmax15(Normalizer):
 def _sorted(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores with their maximum moved to 0, the same in descending order, and the ranks 1, 2, …
 
-    Neither threshold can lie more than 1 (sparsemax) or 2 halves (entmax) below the maximum, so hidden and far-off
-    scores are raised to −9: they stay outside, and no −inf spoils the running sums.
+    Neither threshold can lie more than 1 (sparsemax) or 2 halves (entmax) below the maximum, so masked-out and far-off
+    scores are raised to −9: they stay outside, and no −inf makes the running sums NaN.
     """
     scores = (scores - scores.amax(-1, keepdim=True).detach()).clamp_min(-9)
     ordered = scores.detach().sort(dim=-1, descending=True).values
@@ -292,16 +292,16 @@ def _lowest(temperature: float | Tensor) -> float | None:
         return None
     try:
         return temperature.detach().min().item()
-    except RuntimeError:  # vmap does not tell what is in a tensor
+    except RuntimeError:  # vmap does not give what is in a tensor
         return None
 
 
 _FEW = 2**16
-"""Scores of a call so small that a look at them costs less than the passes it saves."""
+"""Scores of a call so small that reading them costs less than the passes it saves."""
 
 
 def _are_few(scores: Tensor) -> bool:
-    """Whether there are some, but few, that can be looked at; a traced call is not tied to their number."""
+    """Whether there are some, but few, that can be read; a traced call is not tied to their number."""
     return scores.is_cpu and is_readable(scores) and 0 < scores.numel() <= _FEW
 
 

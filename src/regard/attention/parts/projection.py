@@ -1,7 +1,8 @@
-"""Projections that padding cannot spoil.
+"""Projections whose gradients padding cannot turn to NaN.
 
 The gradient of a projection's weight sums over all rows, and 0 · NaN is NaN: a row of padding that holds NaN would
-spoil it although nobody reads it. So such rows stay out of the projection and come out as NaN; `attend` does the rest.
+make it NaN although no query attends to it. So such rows stay out of the projection and come out as NaN; `attend` does
+the rest.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from regard.kernels.autograd.plain import is_plain_tensor
 
 
 def needs_guard(inputs: Iterable[Tensor], lasting: Iterable[Tensor] = ()) -> bool:
-    """Whether an input holds NaN or inf, or cannot be looked at (a traced call); lasting ones serve at many calls."""
+    """Whether an input holds NaN or inf, or cannot be read (a traced call); lasting ones serve at many calls."""
     tensors, others = list(inputs), list(lasting)
     traced = torch.compiler.is_compiling() or transformed()
     unreadable = traced or any(tensor.is_meta or not is_plain_tensor(tensor) for tensor in (*tensors, *others))

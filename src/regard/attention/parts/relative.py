@@ -1,4 +1,4 @@
-"""Relative positions as vectors that the query looks at as well: a score around a score (Shaw 2018)."""
+"""Relative positions as vectors that the query is compared with as well: a score around a score (Shaw 2018)."""
 
 import math
 

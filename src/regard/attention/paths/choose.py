@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         dropout: the rate.
         empty: an axis has size 0.
         transformed: inside vmap, jvp and the like, which the fused kernels do not know.
-        unsafe: something hidden holds NaN, inf or numbers whose product could overflow.
+        unsafe: something masked out holds NaN, inf or numbers whose product could overflow.
         blocks: a plain call on a processor, of so many queries × keys that blocks pay, which no native loop takes.
         bias_needs_gradient: it does; determined only where no native loop takes the call, as is `windowed`.
         ragged: the mask is lengths, perhaps with a causal one, and nothing else.
@@ -101,7 +101,7 @@ def _against(facts: Facts) -> list[str]:
     if not facts.has_value:
         against.append("there is no value: the weights are the answer")
     if facts.has_hooks:
-        against.append("somebody listens to the score or the normalizer (a hook, say): they are called")
+        against.append("the score or the normalizer has hooks: they are called")
     if facts.refocused:
         against.append("refocus= changes the weights after they are normalised")
     if facts.dropout > 0 and not (facts.blocks or facts.loop):

@@ -1,4 +1,4 @@
-"""What a call costs, told before it is made: its operations and its memory, by formulas of its sizes alone.
+"""What a call costs, before it is made: its operations and its memory, by formulas of its sizes alone.
 
 Operations are the multiply-adds of matrix products, counted as 2 as torch's own counter has them; an additive score's
 sum over hidden units is such a product (without a compiler several, where there are many pairs of moderate numbers),
@@ -223,7 +223,7 @@ _PATHS: dict[str, Callable[[Workload], Cost]] = {
 
 # What to do about a reason, by the words that it begins with.
 _MENDED = {
-    "somebody listens": "Listen to the whole attention, or give it some queries at a time",
+    "the score or the normalizer has hooks": "Hook the whole attention, or give it some queries at a time",
     "refocus=": "Give it some queries at a time, or leave it out",
     "dropout=": "Leave it out, or call outside autocast and torch.func on a CPU, where it is taken in blocks",
     "inside vmap": "Call it on a batch instead of inside the transform",
@@ -232,7 +232,7 @@ _MENDED = {
     "the score": "Dot products, general, cosine and additive need none of it; with others take some queries at a time",
     "mask=": "causal, padding and window, each or joined by &, need no drawing where a native loop serves",
 }
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def warn_of_memory(choice: choose.Choice, call: Any, drawn: Tensor | None, *, stacklevel: int) -> None:
@@ -250,9 +250,9 @@ def warn_of_memory(choice: choose.Choice, call: Any, drawn: Tensor | None, *, st
     if math.prod(call.sizes) * 4 < LARGE or torch.compiler.is_compiling() or call.value is None:
         return
     for reason in _causes(choice, call, drawn):
-        if reason in _told:
+        if reason in _warned:
             continue
-        _told.add(reason)
+        _warned.add(reason)
         warnings.warn(_warning(choice, call, reason, drawn), SlowPathWarning, stacklevel=stacklevel)
 
 

@@ -17,7 +17,7 @@ ALL = slice(None)
 
 
 def cast(kind: torch.dtype, tensor: Tensor) -> Tensor:
-    """In this type; to ask torch for the one that it has takes as long as a small operation."""
+    """In this type; a conversion to the type that it has takes as long as a small operation."""
     return tensor if tensor.dtype is kind else tensor.to(kind)
 
 

@@ -1,4 +1,4 @@
-"""The paths of a call, walked: each gives the context, and how to make the weights that it did not form."""
+"""The paths of a call: each gives the context, and how to make the weights that it did not form."""
 
 import math
 from typing import Any
@@ -36,7 +36,7 @@ def run(call: Call, at_once: bool, top: int | None = None) -> Attended:
     """Take the path of a call.
 
     Args:
-        call: what was asked.
+        call: the checked call.
         at_once: make the weights now; the context is the same either way.
         top: make the statistics of the weights now, with this many of each query's largest.
     """
@@ -44,14 +44,14 @@ def run(call: Call, at_once: bool, top: int | None = None) -> Attended:
     call = call._replace(seed=dropout_mask.new_seed()) if plan.draws else call
     attended = _run(call, plan, at_once, top)
     if attended is None:
-        # A loop looks at what it reads while it reads it. Where it finds something amiss all is looked at first.
+        # A loop checks what it reads while it reads it. Where something is not finite, all is checked first.
         attended = _run(call, call.choose(), at_once, top)
     assert attended is not None
     return attended
 
 
 def _run(call: Call, plan: Plan, at_once: bool, top: int | None) -> Attended | None:
-    """None if the call has to be looked at ahead."""
+    """None if the call's numbers have to be checked first."""
     choice, guarded, checks_in_loop, masked_unread, _ = plan
     keep = _mask_for(choice, call, guarded)
     if not at_once:
@@ -147,7 +147,7 @@ def _read(call: Call, weights: Tensor) -> Tensor:
         else:
             weights = weights * dropout_mask.kept(call.seed, call.dropout, weights.detach())
     weights = cast(value.dtype, weights)
-    # torch looks longer for a product of any shapes than it takes for a small one.
+    # torch takes longer to dispatch a product of any shapes than to compute a small one.
     alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]
     return cast(call.query.dtype, torch.bmm(weights, value) if alike else torch.matmul(weights, value))
 
@@ -262,7 +262,7 @@ def _dot_product(
     masked_unread: bool = False,
     check: dot.SafetyCheck | None = None,
 ) -> Attended | None:
-    """A softmax of dot products, by a path that does not keep the weights; None if its loop's look found it unsafe.
+    """A softmax of dot products, by a path that does not keep the weights; None if its loop found it unsafe.
 
     What is masked out and `masked_unread` may hold anything, but in the loop it is of no account.
     """

@@ -128,7 +128,7 @@ class _Scores(torch.autograd.Function):
         run = loop("additive/additive", "additive_backward", query.dtype) if ctx.native else None
         if run:
             a, b, v = padded(query), padded(key), padded(vector)
-            if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the ticket hands the keys' gradient on
+            if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the sentinel hands the keys' gradient on
                 table, adds = ctx.gathered.table(b)
             else:
                 table, adds = torch.empty_like(b), False

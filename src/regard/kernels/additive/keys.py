@@ -1,8 +1,8 @@
 """The gradient of keys that serve at each step of a loop: one table, to which the steps add where it lies.
 
 Each step's own would be a table as large as all keys, written to memory that nobody had touched before, and added to
-the others. Steps depend on a ticket, made from the keys, whose backward pass comes after all of theirs: there the table
-is handed on.
+the others. Steps depend on a sentinel, made from the keys, whose backward pass comes after all of theirs: there the
+table is handed on.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ _sentinels: TensorCache[tuple[Gathered, Tensor]] = TensorCache()
 def sentinel_of(key: Tensor) -> tuple[Gathered, Tensor] | None:
     """What all steps with these keys share, as long as they are alive and unchanged; None where nothing is gathered.
 
-    Keys that were made from nothing are not gathered: their ticket would keep them alive.
+    Keys that were made from nothing are not gathered: their sentinel would keep them alive.
     """
     if not torch.is_grad_enabled() or key.grad_fn is None:
         return None

@@ -22,9 +22,9 @@ class RecordingHook:
 
 
 def is_hooked(*modules: object, recording: bool = False) -> bool:
-    """Whether somebody listens to these modules, or makes something else of them, so that they have to be called.
+    """Whether these modules have hooks, or a `forward` of their own, so that they have to be called.
 
-    What is no module is heard by nobody. It is asked at each call, and so looks at what a module has without asking
+    What is no module has no hooks. This is done at each call, and so reads what a module has without going through
     the module.
 
     Args:
@@ -45,7 +45,7 @@ def is_hooked(*modules: object, recording: bool = False) -> bool:
 
 
 def is_unmodified(module: nn.Module, *kinds: type[nn.Module], methods: Iterable[str] = ("forward",)) -> bool:
-    """Whether the module does what one of these classes does, whoever listens: a subclass may do something else.
+    """Whether the module does what one of these classes does, hooks or not: a subclass may do something else.
 
     Args:
         module: that would not be called.

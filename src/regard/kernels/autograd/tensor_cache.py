@@ -1,4 +1,4 @@
-"""What was found of a tensor, as long as it is alive and unchanged, such as what is made of a decoder's keys."""
+"""A value for each tensor while it is alive and unchanged, such as what is made of a decoder's keys."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -15,7 +15,7 @@ class TensorCache(Generic[Found]):
     Changes are those that torch counts (`tensor._version`), and other memory in its place; what is written through
     `tensor.data`, numpy or another library's view of the same memory isn't seen. Tensors of inference mode count
     nothing, so nothing is remembered of them. What is found must not hold the tensor, which would then never die.
-    Two threads may both look.
+    Two threads may both make it.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Many gradients at once for functions with a hand-written backward, which know one: each is taken by itself.
 
 `torch.autograd.grad(…, is_grads_batched=True)`, and with it `torch.autograd.functional.jacobian(…, vectorize=True)`,
-hands a function the incoming gradient as one tensor with an axis that is not seen; `torch.func.vmap` around a backward
-pass does the same with a class of its own. Loops that read memory find no numbers there.
+hands a function the incoming gradient as one tensor with an axis that it does not show; `torch.func.vmap` around a
+backward pass does the same with a class of its own. Loops that read memory find no numbers there.
 
 What compiles a backward pass (compiled autograd) would trace them, and is kept from it as well.
 """
@@ -60,7 +60,7 @@ def unbatched(backward: Backward) -> Backward:
 
 
 class Unpacked:
-    """A context whose saved tensors are asked for once: a checkpoint makes them for one question alone."""
+    """A context whose saved tensors are read once: a checkpoint makes them for one access alone."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx, self.saved_tensors = ctx, ctx.saved_tensors

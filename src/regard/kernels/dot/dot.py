@@ -123,7 +123,7 @@ def attention(
 
     Returns:
         The context, contiguous, in the query's type: half types are computed in float32 and rounded at last. A query
-        that may see nothing reads 0, and so does one whose scores are all −inf.
+        that is fully masked gets a zero context, and so does one whose scores are all −inf.
     """
     assert (directions == NO_DIRECTIONS and check is None) or query.dtype in (torch.float32, torch.float64)
     if seed is None:
@@ -167,13 +167,13 @@ def statistics(
         visible: which keys each query may attend to.
         bias: added to the scores.
         scale: of the products.
-        top: how many of each query's largest weights are told, at most all keys.
+        top: how many of each query's largest weights are wanted, at most all keys.
         directions: likewise.
 
     Returns:
         Of each query its entropy in nats and its largest weight `(*lead, queries)`; what each key gets from all
         queries together `(*lead, keys)`; each query's largest weights in descending order and the keys that have them
-        `(*lead, queries, top)`. A fully masked query has zeros; keys that it does not see come last, with 0.
+        `(*lead, queries, top)`. A fully masked query has zeros; masked-out keys come last, with 0.
     """
     return _observed(query, key, None, bias, _Call(visible, scale, 0, 0, directions), top)[1:]
 

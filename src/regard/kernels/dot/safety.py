@@ -1,4 +1,4 @@
-"""What the loop of dot products would find of what it reads, without the products."""
+"""Whether what the loop of dot products would read is finite and moderate, without the products."""
 
 import torch
 from jaxtyping import Float
@@ -27,7 +27,7 @@ def reads_safely(
         directions: whether queries, and keys, are divided by their lengths first.
     """
     check, nothing = dot.SafetyCheck(), torch.zeros((1,) * query.ndim, dtype=torch.bool, device="cpu")
-    with torch.no_grad():  # the loop goes its way and looks, but no pair is left that it would multiply
+    with torch.no_grad():  # the loop runs and checks, but no pair is left that it would multiply
         dot.attention(
             query,
             key,

@@ -72,7 +72,7 @@ class _Call(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Some heads of one item, some rows of queries, and the keys that these may see."""
+    """Some heads of one item, some rows of queries, and the keys that these may attend to."""
 
     heads: tuple[int, slice]
     rows: slice
@@ -140,7 +140,7 @@ class _Blocked(torch.autograd.Function):
 
 
 class _Weights:
-    """The weights block by block, with the same random numbers on every walk of one seed."""
+    """The weights block by block, with the same random numbers on every pass with one seed."""
 
     def __init__(
         self, query: Tensor, key: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call, seed: int

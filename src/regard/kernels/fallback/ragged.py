@@ -1,4 +1,4 @@
-"""Items of different lengths, each with its own keys alone: what padding hides is not computed."""
+"""Items of different lengths, each with its own keys alone: padding is not computed."""
 
 from collections.abc import Sequence
 
@@ -24,14 +24,14 @@ def ragged(
     """`softmax(scale · q kᵀ + bias) v` over the first `lengths[b]` keys of item b; of no keys 0 is read.
 
     Args:
-        query: query vectors; queries beyond an item's length see its keys like any other.
+        query: query vectors; queries beyond an item's length attend to its keys like any other.
         key: key vectors.
         value: value vectors.
         lengths: real keys of each item.
         bias: added to the scores.
         causal: query i attends to no key beyond i, as many queries as keys.
         scale: of the products.
-        ragged_queries: queries beyond an item's length see nothing and read 0, and are not computed.
+        ragged_queries: queries beyond an item's length are fully masked, and are not computed.
     """
     queries = query.shape[-2]
     contexts = []
@@ -43,7 +43,7 @@ def ragged(
             contexts.append(nothing.expand(*rows.shape[:-1], given.shape[-1]))
             continue
         own = bias if bias is None or bias.shape[0] == 1 else bias[number : number + 1]
-        # Causal: the first queries see what is before them, those beyond the length see all.
+        # Causal: the first queries attend to what is before them, those beyond the length to all.
         end = length if ragged_queries else queries
         spans = [(0, length, True), (length, end, False)] if causal else [(0, end, False)]
         parts = [

@@ -54,7 +54,7 @@ def fused(
         context = context[..., :width]
     context = context if context.dtype is kind else context.to(kind)
     if keep is not None and not none_fully_masked:
-        # Kernels differ in what an all-hidden row reads; the promise is 0.
+        # Kernels differ in the context of a fully masked row; the promise is 0.
         context = torch.where(keep.any(-1, keepdim=True), context, 0.0)
     return context.squeeze(1) if headless else context
 
@@ -88,7 +88,7 @@ def _side_by_side(rows: Tensor) -> Tensor:
 
 
 def _of_one_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values as wide as keys, with zeros, where a processor's fused kernel asks for it and it pays."""
+    """Values as wide as keys, with zeros, where a processor's fused kernel needs it and it pays."""
     if torch.compiler.is_compiling() or not query.is_cpu or query.shape[-1] == value.shape[-1]:
         return query, key, value
     narrow, wide = sorted((query.shape[-1], value.shape[-1]))

@@ -30,7 +30,7 @@ def windowed(
         query: query vectors, `(batch, [heads,] positions, dim)`.
         key: key vectors, as many as queries; its heads may divide the query's.
         value: value vectors.
-        left, right: positions seen beside the query's own.
+        left, right: positions attended to beside the query's own.
         scale: of the products.
     """
     headless, kind = query.ndim == 3, query.dtype

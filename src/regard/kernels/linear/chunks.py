@@ -127,7 +127,7 @@ class _Pass:
         return self._features(rows).flatten(2, 3).flatten(0, 1)
 
     def keys(self, start: int, stop: int | None = None) -> Iterator[tuple[Tensor, Tensor, slice]]:
-        """Features (items · heads, size, width), values with a column of ones, 0 where hidden; and where they stand."""
+        """Features (items · heads, size, width), values with a column of ones, 0 if masked out; and their places."""
         stop = self.call.key.shape[-2] if stop is None else stop
         for at in _chunks(start, stop):
             yield *self.features_of_keys(at), at
@@ -152,7 +152,7 @@ class _Pass:
         return rows.clamp(max=0).exp_().add_(rows.clamp(min=0)) if self.call.elu else rows
 
     def lower(self, pairs: Tensor) -> Tensor:
-        """Nothing above the diagonal, (items · heads, group · size, size): what is later is not seen."""
+        """Nothing above the diagonal, (items · heads, group · size, size): what is later is masked out."""
         size = pairs.shape[-1]
         pairs.view(pairs.shape[0], -1, size, size).tril_()
         return pairs
@@ -267,5 +267,5 @@ def _some_items(call: Call) -> Iterator[slice]:
 
 
 def _inverse(total: Tensor) -> Tensor:
-    """1 / total; 0 where nothing was seen, which then reads 0."""
+    """1 / total; 0 for a fully masked query, whose context is 0."""
     return torch.where(total != 0, 1 / total, 0.0)

@@ -97,7 +97,7 @@ class Read(NamedTuple):
     """What `read` gives.
 
     Attributes:
-        context: what the queries read; 0 where they see nothing.
+        context: what the queries read; 0 where they are fully masked.
         memory: Σ φ(k) [v, 1] after the last key.
         finite: whether all that is real was; if not, the rest is not to be used.
     """
@@ -133,7 +133,7 @@ def read(
         value: value vectors.
         memory: the running sum of earlier keys.
         keep: True at real keys; the others count as if they were not there, whatever they hold.
-        causal: the last query stands at the last key and sees what is before it.
+        causal: the last query stands at the last key and attends to what is before it.
         elu: φ is elu + 1 (equation 7); otherwise query and key are features already.
     """
     query, key, value = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (query, key, value))

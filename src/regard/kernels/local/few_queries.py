@@ -51,7 +51,7 @@ def predict_few(
 
     Args:
         query: h.
-        matrix: W; as the left factor it is read where it lies, a quarter less time than turned.
+        matrix: W; as the left factor it is read where it lies, which is faster than its transpose.
         vector: v.
         lengths: S.
 

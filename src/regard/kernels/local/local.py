@@ -314,7 +314,7 @@ class _Blocks:
 
     @staticmethod
     def of(first: Tensor, rows: int, window: int) -> "_Blocks | None":
-        """None where copies of the windows are faster: there are few queries, or they look far apart."""
+        """None where copies of the windows are faster: there are few queries, or their windows lie far apart."""
         if first.shape[1] < _MANY or not first.numel():
             return None
         blocks = _Blocks(first, window)

@@ -1,6 +1,6 @@
 """Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
 
-A native loop (`local_softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
+A native loop (`softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
 same in the backward pass; without a compiler torch's own calls do it, with the products of `local.py`.
 """
 
@@ -48,7 +48,7 @@ class WindowAttention(NamedTuple):
 
     Attributes:
         context: `(batch, queries, value_width)`.
-        scores: of the window's rows, −inf where nothing is seen, `(batch, queries, window)`.
+        scores: of the window's rows, −inf outside the item, `(batch, queries, window)`.
         first: where windows begin, `(batch, queries)`.
     """
 
@@ -88,7 +88,7 @@ def window_attention(
         window: what the windows have in common.
 
     Returns:
-        None where a query, or something that is seen, is not finite. A fully masked query gets a zero context.
+        None where a query, or a row in its window, is not finite. A fully masked query gets a zero context.
     """
     library = local.native_loop(left, key)
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
@@ -161,7 +161,7 @@ def _by_torch(
 
     Windows begin where `first` says, if it is given; else they may be all rows, where that is faster.
     """
-    # Whole positions stand for float32, in which their edges are told.
+    # Whole positions stand for float32, in which their edges are computed.
     number = torch.finfo(left.dtype if center.is_floating_point() else torch.float32)
     center = center.to(left.dtype)
     size, keys = window.size, key.shape[1]
@@ -179,7 +179,7 @@ def _by_torch(
     products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
     scores = torch.where(seen, products, -torch.inf)
     weights = torch.softmax(scores, -1)
-    if math.isnan(weights.detach().select(-1, 0).sum().item()):  # where a row sees nothing all of it is 0 / 0
+    if math.isnan(weights.detach().select(-1, 0).sum().item()):  # a fully masked row is 0 / 0
         blind = ~seen.any(-1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
     if window.sigma > 0:
@@ -215,7 +215,7 @@ def _by_numpy(
         finite = float(np.add.reduce(scores, None))
         np.copyto(scores, -np.inf, where=~seen)
         weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), np.finfo(scores.dtype).min))
-        weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a row that sees nothing
+        weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a fully masked row
         if window.sigma > 0:
             distance *= distance
             distance *= -1 / (2 * window.sigma**2)
@@ -235,7 +235,7 @@ def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor
 
 
 class _Sizes(ctypes.Structure):
-    """`Look` of `local_softmax.hpp`."""
+    """`Call` of `softmax.hpp`."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("batch", "queries", "rows", "window", "width", "value_width", "threads")),
@@ -251,7 +251,7 @@ class _Call:
     def __init__(
         self, left: Tensor, key: Tensor, value: Tensor, center: Tensor, lengths: Tensor, window: Window
     ) -> None:
-        # Whole positions stand for float32, in which their edges are told.
+        # Whole positions stand for float32, in which their edges are computed.
         exact = torch.finfo(left.dtype if center.is_floating_point() else torch.float32).eps
         left, key, value = left.resolve_neg().contiguous(), local.in_rows(key), local.in_rows(value)
         self.three = left, key, value

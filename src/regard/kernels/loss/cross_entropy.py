@@ -1,7 +1,7 @@
 """Smoothed cross-entropy with its gradient and its right choices in one native loop, for logits that fill memory.
 
 torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
-Where it is told what makes the logits, nobody else sees them: it adds the bias, and their gradient takes their place.
+Where it is given what makes the logits, no one else holds them: it adds the bias, and their gradient takes their place.
 """
 
 import ctypes
@@ -205,7 +205,7 @@ def times_upstream(
 ) -> Float[Tensor, "tokens choices"]:
     """What comes back to the logits, from a gradient that was made with the loss.
 
-    Its own derivative would need the logits, which nobody keeps: so it refuses to be differentiated.
+    Its own derivative would need the logits, which are not kept: so it refuses to be differentiated.
 
     Args:
         gradient: of the loss.

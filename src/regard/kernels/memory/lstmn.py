@@ -1,7 +1,7 @@
 """The memory-network of Cheng, Dong & Lapata (2016) over whole sequences, with its backward hand-written.
 
 A step reads the tapes of all steps before it, so nothing of it can be done for all steps at once but the products with
-the inputs. As a graph of small operations it spends its time on making the graph, and each look back at a tape would
+the inputs. As a graph of small operations it spends its time on making the graph, and each read of a tape would
 copy the tape. Here the tapes are two buffers that the steps fill, both directions are plain loops over them, and the
 scores' tables `(batch, slots, attention)` are made again in the backward pass, so that memory grows with the length
 alone.
@@ -57,7 +57,7 @@ def run(
         tape, key: the slots so far, hidden state and memory side by side, and twice the projection of the hidden state;
             there may be none.
         attended: `h̃[t−1]` before the first step.
-        bound: slots that a step looks back at, the last ones; None: all of them.
+        bound: slots that a step attends to, the last ones; None: all of them.
     """
     none = graph_anchor(gates, queries, tape, key)
     return Run(*_Run.apply(bound, none, gates, queries, recurrent, key_weight, vector, tape, key, attended))
@@ -190,5 +190,5 @@ class _Run(torch.autograd.Function):
 
 
 def _visible_slots(past: int, bound: int | None) -> slice:
-    """The slots that a step looks back at, of those written before it."""
+    """The slots that a step attends to, of those written before it."""
     return slice(0 if bound is None else max(0, past - bound), past)

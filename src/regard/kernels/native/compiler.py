@@ -40,7 +40,7 @@ def compiler() -> list[str] | None:
     named = os.environ.get("CXX", "")
     try:
         given = shlex.split(named)
-    except ValueError:  # a quotation mark without its partner: no such command, which the build will tell
+    except ValueError:  # a quotation mark without its partner: no such command, which the build will say
         return [named]
     for command in [given] if given else [["c++"], ["g++"], ["clang++"]]:
         if shutil.which(command[0]):
@@ -116,7 +116,7 @@ class _Loops(ctypes.CDLL):
 
 
 def _kept(folder: Path, stem: str) -> _Loops | None:
-    """The loops that an earlier start has built; a file that cannot be used is told and removed.
+    """The loops that an earlier start has built; a file that cannot be used is warned of and removed.
 
     Raises:
         PermissionError: others can write to it.

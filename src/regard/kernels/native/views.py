@@ -1,4 +1,4 @@
-"""Where a tensor's numbers lie, as the native loops are told."""
+"""Where a tensor's numbers lie, as the native loops are given it."""
 
 from torch import Tensor
 

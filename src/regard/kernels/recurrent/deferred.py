@@ -111,7 +111,7 @@ class _Used:
 
 
 class _Gathered(torch.autograd.Function):
-    """A ticket that all steps need: so its backward pass comes after all of theirs, and makes the gradients."""
+    """A sentinel that all steps need: so its backward pass comes after all of theirs, and makes the gradients."""
 
     @staticmethod
     def forward(ctx: Any, used: _Used, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -146,7 +146,7 @@ class _Step(torch.autograd.Function):
 
 
 class _GatheredValues(torch.autograd.Function):
-    """The ticket of values, as `_Gathered` is that of a weight."""
+    """The sentinel of values, as `_Gathered` is that of a weight."""
 
     @staticmethod
     def forward(ctx: Any, used: _Used, value: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The first of each row's largest logits and its log-probability in one compiled call, for greedy search.
 
-Beside a small model's step the calls of numpy, or of torch, took a quarter of the time.
+Beside a small model's step the calls of numpy, or of torch, are a large part of the time.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 
 What `scaled_dot_product_attention` computes of the three parts. The loop (`self_attention.cpp`) reads them where the
 product left them, writes the context as the next product reads it, and the gradients side by side: so nothing is copied
-between a block's products. It knows causal sequences and those that see all.
+between a block's products. It knows causal attention and attention to all positions.
 """
 
 import ctypes
@@ -46,13 +46,14 @@ def attention(
 ) -> Float[Tensor, "batch positions across"]:
     """`softmax(scale · q kᵀ) v` of each head, heads side by side.
 
-    A query that sees only scores of −inf reads 0. Derivatives of derivatives are those of torch's own operations.
+    A query whose scores are all −inf gets a zero context. Derivatives of derivatives are those of torch's own
+    operations.
 
     Args:
         made: queries of all heads, then keys, then values, as many as `key_heads`, which divide `heads`.
         heads: of queries.
         key_heads: of keys and values.
-        causal: a position sees those up to itself.
+        causal: a position attends to those up to itself.
         scale: of the products.
     """
     context: Tensor = _Attention.apply(made, heads, key_heads, causal, scale)

@@ -221,7 +221,7 @@ class Steps:
 
         Args:
             x: its vector.
-            states: the keys and values of all that it sees, its own slot the last, which is written to.
+            states: the keys and values of all that it attends to, its own slot the last, which is written to.
             bias: added to the scores.
 
         Returns:
@@ -257,7 +257,7 @@ class Steps:
             bias: as in `step`.
 
         Returns:
-            The logits after it; and what `step` tells.
+            The logits after it; and what `step` records.
         """
         assert self._words is not None
         logits, recorded = states.new_empty((1, 1, self._words.readout.outputs)), states.new_empty(self._shape)

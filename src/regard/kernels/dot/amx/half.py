@@ -52,7 +52,7 @@ def forward(
     scale: float,
     logarithms: bool = True,
 ) -> tuple[Float[Tensor, "batch heads queries value_dim"], Float[Tensor, "batch heads queries"] | None]:
-    """`softmax(scale · Q Kᵀ) V` over the keys that each query sees, and the logarithm of the softmax's denominator.
+    """`softmax(scale · Q Kᵀ) V` over each query's visible keys, and the logarithm of the softmax's denominator.
 
     Args:
         query: of a type that `serves` has, with any strides, as all three; the three are of one type.
@@ -60,14 +60,14 @@ def forward(
         value: the keys' values.
         causal: query i attends to no key after `i + offset`.
         offset: what is added to a query's place to have its key's.
-        window: query i sees keys from `i + offset - window[0]` to `i + offset + window[1]` only.
+        window: query i attends to keys from `i + offset - window[0]` to `i + offset + window[1]` only.
         lengths: how many keys each item has, its first ones; what lies behind them is not read.
         scale: of the scores.
         logarithms: whether the second is wanted.
 
     Returns:
         The context in the queries' type, and log-sum-exp of the scores in float32 (None if not wanted). A query that
-        sees no key has context 0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to
+        is fully masked has context 0 and −inf. Weights are rounded to the context's precision or better: bfloat16's to
         bfloat16, with the sum taken of what was rounded (so its log-sum-exp is off by up to 2^-8), float16's to 16
         bits.
 
