@@ -116,8 +116,8 @@ _FEW = 2**13
 def weigh_pairs(pairs: Tensor, vector: Tensor) -> Tensor:
     """`vᵀ tanh(pairs)`, (…, queries, keys, hidden) to (…, queries, keys); the pairs are used up.
 
-    Many as `2 vᵀ σ(2 pairs) − Σ v`: an AMD processor with AVX2 took a third of tanh's time for σ. (A Xeon with AVX-512
-    took longer for σ.) Of a few, operations count and not numbers.
+    Many as `2 vᵀ σ(2 pairs) − Σ v`, for σ is the cheaper of the two where vectors are not of 512 bits. Of a few,
+    operations count and not numbers.
     """
     with full_precision(pairs):
         vector = wide(vector)

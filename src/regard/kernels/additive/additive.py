@@ -3,8 +3,8 @@
 tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
 position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
 blocks, forwards and, made again, backwards. A native loop (`additive.cpp`) does so where there is a compiler;
-without one, torch's own operations do (`additive_blocks.py`), or, of many pairs of moderate numbers, matrix products
-(`additive_products.py`).
+without one, torch's own operations do (`blocks.py`), or, of many pairs of moderate numbers, matrix products
+(`products.py`).
 
 Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
 perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,

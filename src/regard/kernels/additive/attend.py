@@ -1,8 +1,8 @@
 """Attention with additive scores in one native loop: no table of queries × keys, forwards or backwards.
 
-`softmax((vᵀ tanh(a + b) + bias) · scale) · value` block by block, the softmax as the keys come, and each block's scores
-again in the backward pass: memory grows with the length and not with its square. The loop is `additive_attend.cpp`;
-where there is no compiler, `query_chunks.py` takes some queries at a time.
+`softmax((vᵀ tanh(a + b) + bias) · scale) · value` (Bahdanau 2015, A.1.2) block by block, the softmax as the keys come
+(Milakov & Gimelshein 2018), and each block's scores again in the backward pass: memory grows with the length and not
+with its square. The loop is `attend.cpp`; where there is no compiler, `query_chunks.py` takes some queries at a time.
 """
 
 import ctypes

@@ -36,7 +36,7 @@ class _Sides(NamedTuple):
 
     Attributes:
         query: `e^(−2a)`, `(items, queries, hidden)`, or a where `exponential` is false.
-        key: `e^(−2b)`, `(items, keys, hidden)`, or b; faint where it was kept.
+        key: `e^(−2b)`, `(items, keys, hidden)`, or b; scaled down where it was kept.
         exponential: whether products may be taken.
     """
 
@@ -57,7 +57,7 @@ def scores(
         query: a, projected.
         key: b, projected.
         vector: v.
-        kept: `e^(−2b)`, faint, if it is there.
+        kept: `e^(−2b)`, scaled down, if it is there.
     """
     blocks, found = _Blocks(query, key), query.new_empty(*query.shape[:2], key.shape[1])
     with torch.inference_mode():
@@ -78,7 +78,7 @@ def gradients(
     Args:
         query: a, projected.
         key: b, projected.
-        kept: `e^(−2b)`, faint, if it is there.
+        kept: `e^(−2b)`, scaled down, if it is there.
         given: g, gradients of the scores.
         slope: of each hidden unit.
     """
@@ -141,7 +141,7 @@ class _Blocks:
         """σ(2 (a + b)) of each block, `(items, queries, keys, hidden)`, which the next block overwrites.
 
         Args:
-            kept: `e^(−2b)`, faint, if it is there.
+            kept: `e^(−2b)`, scaled down, if it is there.
         """
         clear = 1.0 if kept is None else 1 / DOWNSCALE[kept.dtype]
         held = self.query.new_empty(self.several * self.rows * self.columns * self.hidden)

@@ -1,10 +1,10 @@
 """A decoder's step of additive scores by torch's own calls: a few queries, and keys whose exponentials are kept.
 
 The keys come from memory, which has nothing to do while numbers in a cache are divided. So the quotients of some items
-are added to the exponentials of the next items' keys, which are kept so faint that this changes less than rounding does
-(of |b| ≤ 8 nothing at all), and which are near when it is their turn: 7 % less time. Torch's operations are few, for
-one that was not called just before takes 30 to 80 microseconds. What a step goes over again lies where the step before
-it had it: new pages would take a tenth longer, and giving them back as much.
+are added to the exponentials of the next items' keys. These are kept scaled down so far that the sum changes less than
+rounding does (of |b| ≤ 8 nothing at all), and they are in the cache when it is their turn. Torch's operations are few,
+for one that was not called just before is slow to start. What a step goes over again lies where the step before it had
+it: new pages would cost time, and giving them back as much.
 """
 
 import math

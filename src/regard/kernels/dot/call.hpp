@@ -4,7 +4,7 @@
 // Scores are logarithms to the base 2, log2(e) being part of what queries are multiplied by: a weight is then a power
 // of two. Queries are gone through in blocks of rows, blocks in strips of as many rows as a product takes at once, keys
 // in tiles, tiles in panels of two vectors. What a strip cannot see of a tile is not computed. Products are either
-// vectors' (`dot_vectors.hpp`) or the matrix unit's (`dot_matrix.hpp`).
+// vectors' (`vectors.hpp`) or the matrix unit's (`amx/products.hpp`).
 
 #pragma once
 

@@ -4,6 +4,9 @@ Torch's fused kernel refuses dropout, a bias that is learned, three axes, a last
 another width, and knows no lengths or windows. The loop (`dot.cpp`) packs keys and values as it wants them, so that
 none of this costs much, and computes no tile of queries × keys that is masked out. The backward pass makes the weights
 again; dropout draws from a counter, so that it finds the same draws.
+
+The softmax is made while its keys come (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"), in
+tiles that stay in a cache, with the weights recomputed backward (Dao et al. 2022, FlashAttention; Dao 2023).
 """
 
 import ctypes
@@ -352,7 +355,7 @@ def _run(way: str, query: Tensor, numbers: list[int], scale: float) -> None:
 def _numbers(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
 ) -> tuple[list[int], Any]:
-    """The first numbers of a call, as `dot_call.hpp` has them, and what they point to beside the tensors."""
+    """The first numbers of a call, as `call.hpp` has them, and what they point to beside the tensors."""
     visible = call.visible
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:

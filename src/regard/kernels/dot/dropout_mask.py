@@ -1,6 +1,6 @@
 """What the loop of dot products draws for dropout; and the same draws by torch's calls, for a call that it gave back.
 
-Whether a weight is dropped is a mixture of a seed, its row's number and its key (`Draws` in `dot_call.hpp`), so that
+Whether a weight is dropped is a mixture of a seed, its row's number and its key (`Draws` in `call.hpp`), so that
 the backward pass finds the draws of the forward pass. What is masked out may decide who takes a call, but not what is
 dropped.
 """

@@ -1,4 +1,7 @@
-"""A sliding window in blocks: each block of queries meets the keys of its own window, through views, not copies."""
+"""A sliding window in blocks: each block of queries meets the keys of its own window, through views, not copies.
+
+Sliding-window attention as in Longformer (Beltagy, Peters & Cohan 2020, section 3.1).
+"""
 
 from typing import Any, NamedTuple
 

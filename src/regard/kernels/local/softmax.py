@@ -1,5 +1,7 @@
 """Softmax over a window around each query's center, in one pass; and the centers that local-p predicts.
 
+Local attention: Luong, Pham & Manning 2015, section 3.2, equations 9 and 10.
+
 A native loop (`softmax.hpp`) scores a window's rows, weighs and reads them while they are in a cache, and the
 same in the backward pass; without a compiler torch's own calls do it, with the products of `local.py`.
 """

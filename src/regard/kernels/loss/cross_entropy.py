@@ -2,6 +2,7 @@
 
 torch's calls go through all logits some ten times; the loop (`cross_entropy.cpp`) reads them once and writes gradients.
 Where it is given what makes the logits, no one else holds them: it adds the bias, and their gradient takes their place.
+Label smoothing: Szegedy et al. 2016, section 7.
 """
 
 import ctypes

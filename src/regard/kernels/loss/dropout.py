@@ -1,4 +1,7 @@
-"""Dropout by 16 bits a number in one native pass, forward and backward (`dropout.cpp`); torch's calls make several."""
+"""Dropout by 16 bits a number in one native pass, forward and backward (`dropout.cpp`); torch's calls make several.
+
+Srivastava et al. 2014; what stays is divided by the part that stays, so that nothing is scaled at test time.
+"""
 
 import ctypes
 import functools

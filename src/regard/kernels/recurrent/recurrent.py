@@ -2,7 +2,8 @@
 
 torch's own layers are there a graph of small operations for each step. Here the gates of all steps lie in one buffer,
 so that the gradients of the weights are one matrix product over the sequence, and ended rows are not computed:
-rows are sorted by length, and step t has the first `sizes[t]` of them.
+rows are sorted by length, and step t has the first `sizes[t]` of them. GRU: Cho et al. 2014, with torch's reset after
+the product; LSTM: Hochreiter & Schmidhuber 1997, with forget gates (Gers et al. 2000).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Two linear layers with GELU between them, with a hand-written backward: torch's numbers, for training on a CPU.
 
 GELU and its slope are made in one pass, where x is at hand, and the slope takes the place of x: going back costs one
-product a number. torch's own makes x's normal density and distribution anew. The loop is `transformer.cpp`.
+product a number. torch's own makes x's normal density and distribution anew. The loop is `step.cpp`.
 """
 
 import ctypes

@@ -1,5 +1,7 @@
 """A sum and its layer normalization in one function with its gradients, for training on a CPU.
 
+Layer normalization: Ba, Kiros & Hinton 2016, equations 3 and 4.
+
 torch's own calls go through the rows once for the sum, twice for its norm, three times for its gradients, and once more
 where gradients come back to the sum on two ways, as in a Transformer's block. The loop is `norm.cpp`.
 """

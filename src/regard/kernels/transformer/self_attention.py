@@ -3,6 +3,7 @@
 What `scaled_dot_product_attention` computes of the three parts. The loop (`self_attention.cpp`) reads them where the
 product left them, writes the context as the next product reads it, and the gradients side by side: so nothing is copied
 between a block's products. It knows causal attention and attention to all positions.
+Scaled dot products: Vaswani et al. 2017, equation 1; weights recomputed backward: Dao et al. 2022.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Native loops of a Transformer's block: GELU with its slope, and a stack's step of a single position.
 
 Where nothing is to be multiplied with more than one vector, a step is as fast as its weights are read, and everything
-else is the cost of its calls: so all of them are one (`transformer.cpp`). Without a compiler torch's own calls serve.
+else is the cost of its calls: so all of them are one (`step.cpp`). Without a compiler torch's own calls serve.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _NAME = "transformer/step"
 ACTIVATIONS = ("relu", "gelu", "swiglu")  # in the order of the loop's numbers
 
 
-# --- what the loop is given: as in transformer.cpp ------------------------------------------------------------------
+# --- what the loop is given: as in step.cpp -------------------------------------------------------------------------
 
 
 class _Linear(ctypes.Structure):

@@ -1,4 +1,4 @@
-// Products of dot.cpp's blocks and tiles by the processor's matrix unit, of float: what `dot_vectors.hpp` has of vectors.
+// Products of dot.cpp's blocks and tiles by the processor's matrix unit, of float: what `vectors.hpp` has of vectors.
 
 #pragma once
 
