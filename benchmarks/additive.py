@@ -23,7 +23,7 @@ from regard.attention.parts.functional import additive_pairs
 from regard.attention.parts.score import Additive
 from regard.kernels.additive import additive
 from regard.kernels.native import compiler
-from turns import alone, beside_first, tell
+from turns import alone, beside_first, report
 
 
 class Sizes(NamedTuple):
@@ -111,11 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rounds = 1 if given.quick else given.rounds
-    asked = itertools.product(("scores", "attend"), TOY if given.quick else SIZES, (False, True))
-    tell([alone(compare, *each, rounds, not given.no_memory) for each in asked], given.json)
+    rounds = 1 if options.quick else options.rounds
+    selected = itertools.product(("scores", "attend"), TOY if options.quick else SIZES, (False, True))
+    report([alone(compare, *each, rounds, not options.no_memory) for each in selected], options.json)
 
 
 if __name__ == "__main__":

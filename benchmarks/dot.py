@@ -15,7 +15,7 @@ from torch import Tensor
 
 import regard
 from regard import masks
-from turns import alone, in_turns, peak_mebibytes, tell
+from turns import alone, in_turns, peak_mebibytes, report
 
 sdpa = F.scaled_dot_product_attention
 
@@ -103,7 +103,14 @@ def works(positions: int, window: int) -> Iterator[Work]:
         for kind, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
             yield from both(f"{name}, T {length}", plain(length, kind=kind), sdpa, attend())
     for top in (0, 8):
-        yield Work(f"context and statistics, top {top}, T {long}", plain(long), sdpa, told(top), False, compared=False)
+        yield Work(
+            f"context and statistics, top {top}, T {long}",
+            plain(long),
+            sdpa,
+            with_statistics(top),
+            False,
+            compared=False,
+        )
     yield Work(f"context and statistics from all weights, T {long}", plain(long), sdpa, weighed, False, compared=False)
     lengths = (torch.linspace(0.1, 0.82, 8) * short).long()  # 46 % full
     keep = (torch.arange(short) < lengths[:, None])[:, None, None]
@@ -123,7 +130,7 @@ def works(positions: int, window: int) -> Iterator[Work]:
                     masked(near), attend(lambda: masks.window(window, 0)))  # fmt: skip
 
 
-def told(top: int) -> Callable[..., Any]:
+def with_statistics(top: int) -> Callable[..., Any]:
     """The context, each query's entropy and maximum, what each key received, and the largest weights."""
 
     def both(query: Tensor, key: Tensor, value: Tensor) -> Any:
@@ -176,11 +183,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="the rows whose name holds this")
     parser.add_argument("--quick", action="store_true", help="toy size, to see that it runs")
     parser.add_argument("--json", action="store_true", help="print JSON, with the machine's facts")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    positions, window, rounds = (260, 16, 1) if told.quick else (512, 128, told.rounds)
-    asked = [work for work in works(positions, window) if told.only in work.name]
-    tell([alone(compare, work, rounds) for work in asked], told.json)
+    positions, window, rounds = (260, 16, 1) if options.quick else (512, 128, options.rounds)
+    selected = [work for work in works(positions, window) if options.only in work.name]
+    report([alone(compare, work, rounds) for work in selected], options.json)
 
 
 if __name__ == "__main__":

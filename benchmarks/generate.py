@@ -3,7 +3,7 @@
     pip install transformers
     python benchmarks/generate.py [--json] [--quick]
 
-Weights are random. Before anything is timed both sides must write the same pieces.
+Weights are random. Before anything is timed both sides must write the same tokens.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from regard.decoding.settings import SearchSettings
 from regard.layers.layout import lay_out_for_steps
 from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from turns import in_turns, tell
+from turns import in_turns, report
 
 END = 3
 
 
 class Sizes(NamedTuple):
-    """Of a model, and how many pieces it reads and writes."""
+    """Of a model, and how many tokens it reads and writes."""
 
     layers: int
     dim: int
@@ -118,7 +118,7 @@ def compare(name: str, sizes: Sizes, rounds: int) -> dict[str, Any]:
 
     one, other = write_ours(), write_theirs()
     if one != other:
-        raise SystemExit(f"the two models write different pieces: {one} and {other}")
+        raise SystemExit(f"the two models write different tokens: {one} and {other}")
     seconds = in_turns({"transformers": write_theirs, "regard": write_ours}, rounds)
     row: dict[str, Any] = {"model": name}
     for side, taken in seconds.items():
@@ -133,10 +133,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rows = TOY if given.quick else ROWS
-    tell([compare(name, sizes, 1 if given.quick else given.rounds) for name, sizes in rows.items()], given.json)
+    rows = TOY if options.quick else ROWS
+    report([compare(name, sizes, 1 if options.quick else options.rounds) for name, sizes in rows.items()], options.json)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from regard.training.optimizer import make_optimizer
 from regard.training.processes.processes import Processes
 from regard.training.settings import TrainingSettings
 from regard.training.update import Updater
-from turns import in_turns, tell
+from turns import in_turns, report
 
 
 class Sizes(NamedTuple):
@@ -154,11 +154,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rows, rounds = (TOY, 1) if given.quick else (ROWS, given.rounds)
+    rows, rounds = (TOY, 1) if options.quick else (ROWS, options.rounds)
     kinds = [(name, sizes, own) for name, sizes in rows.items() for own in (True, False)]
-    tell([compare(given.model, *kind, rounds) for kind in kinds], given.json)
+    report([compare(options.model, *kind, rounds) for kind in kinds], options.json)
 
 
 if __name__ == "__main__":

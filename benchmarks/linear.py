@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.attention.modules.linear import elu_plus_one, linear_attention
 from regard.kernels.linear import linear as kernel
 from regard.kernels.native import compiler
-from turns import alone, beside_first, tell
+from turns import alone, beside_first, report
 
 
 class Work(NamedTuple):
@@ -103,11 +103,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="the rows whose name holds this")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rounds = 1 if told.quick else told.rounds
-    asked = [work for work in (TOY if told.quick else WORKS) if told.only in work.name]
-    tell([alone(compare, work, told.quick, rounds, not told.no_memory) for work in asked], told.json)
+    rounds = 1 if options.quick else options.rounds
+    selected = [work for work in (TOY if options.quick else WORKS) if options.only in work.name]
+    report([alone(compare, work, options.quick, rounds, not options.no_memory) for work in selected], options.json)
 
 
 if __name__ == "__main__":

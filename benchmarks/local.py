@@ -22,7 +22,7 @@ from regard.attention.modules.local import LocalAttention
 from regard.attention.parts.score import General, score
 from regard.kernels.local import local as kernel
 from regard.kernels.native import compiler
-from turns import alone, beside_first, tell
+from turns import alone, beside_first, report
 
 
 class Sizes(NamedTuple):
@@ -114,12 +114,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="the rows whose name holds this")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rounds = 1 if told.quick else told.rounds
-    asked = [sizes for sizes in (TOY if told.quick else SIZES) if told.only in sizes.name]
-    each = itertools.product(asked, (False, True))
-    tell([alone(compare, *one, rounds, not told.no_memory) for one in each], told.json)
+    rounds = 1 if options.quick else options.rounds
+    selected = [sizes for sizes in (TOY if options.quick else SIZES) if options.only in sizes.name]
+    each = itertools.product(selected, (False, True))
+    report([alone(compare, *one, rounds, not options.no_memory) for one in each], options.json)
 
 
 if __name__ == "__main__":

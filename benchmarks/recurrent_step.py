@@ -23,7 +23,7 @@ from regard.data.translation.batches import TextBatch, TextBatches
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.training.settings import TrainingSettings
 from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator
-from turns import tell
+from turns import report
 
 
 class Plain(nn.Module):
@@ -170,13 +170,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dropout", type=float, default=0.2)
-    given = parser.parse_args(arguments)
-    sizes = Sizes(5, 7, 11, 26, 31) if given.quick else Sizes(80, 30, 256, 512, 8192)
+    options = parser.parse_args(arguments)
+    sizes = Sizes(5, 7, 11, 26, 31) if options.quick else Sizes(80, 30, 256, 512, 8192)
     torch.set_num_threads(1)
-    shortest = (2,) if given.quick else (9, sizes.positions - 1)
-    rounds = 1 if given.quick else given.rounds
-    rows = [compare(name, sizes, least, given.dropout, rounds) for name in VARIANTS for least in shortest]
-    tell(rows, given.json)
+    shortest = (2,) if options.quick else (9, sizes.positions - 1)
+    rounds = 1 if options.quick else options.rounds
+    rows = [compare(name, sizes, least, options.dropout, rounds) for name in VARIANTS for least in shortest]
+    report(rows, options.json)
 
 
 if __name__ == "__main__":

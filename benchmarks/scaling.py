@@ -103,7 +103,7 @@ def peaks(side: int, sets: list[int]) -> Row:
     """
     one, other, into = (torch.randn(side, side) for _ in range(3))
     few = torch.rand(2**15) + 1
-    told = torch.empty_like(few)
+    quotients = torch.empty_like(few)
     rates = {}
     for size in sets:
         source, target = torch.zeros(size // 8), torch.zeros(size // 8)
@@ -112,7 +112,7 @@ def peaks(side: int, sets: list[int]) -> Row:
     return {
         "threads": torch.get_num_threads(),
         "operations": 2 * side**3 / shortest(lambda: torch.mm(one, other, out=into)),
-        "divisions": 100 * len(few) / shortest(lambda: [torch.reciprocal(few, out=told) for _ in range(100)]),
+        "divisions": 100 * len(few) / shortest(lambda: [torch.reciprocal(few, out=quotients) for _ in range(100)]),
         "bytes": rates,
     }
 
@@ -158,34 +158,34 @@ def sizes(sweep: str, quick: bool) -> Iterator[tuple[int, Size]]:
         yield number, SIZE._replace(**{sweep: number})
 
 
-def run(told: Row) -> Iterator[Row]:
+def run(job: Row) -> Iterator[Row]:
     """The series of one process, after its peaks if nobody knows them yet."""
-    torch.set_num_threads(told["threads"])
-    for name in {name for name, _, _ in told["series"]}:  # what is built or loaded at a first call is no part of any
+    torch.set_num_threads(job["threads"])
+    for name in {name for name, _, _ in job["series"]}:  # what is built or loaded at a first call is no part of any
         for length in (LENGTHS[0], 300):
             KINDS[name].make(SIZE._replace(length=length)).ours().sum().backward()
-    if told["best"] is None:
-        told["best"] = peaks(512 if told["quick"] else 2048, SETS[:3] if told["quick"] else SETS)
-        yield {"peaks": told["best"]}
-    until = time.monotonic() + told["seconds"]
-    for place, (name, sweep, backward) in enumerate(told["series"]):
-        share = (until - time.monotonic()) / (len(told["series"]) - place)
+    if job["best"] is None:
+        job["best"] = peaks(512 if job["quick"] else 2048, SETS[:3] if job["quick"] else SETS)
+        yield {"peaks": job["best"]}
+    until = time.monotonic() + job["seconds"]
+    for place, (name, sweep, backward) in enumerate(job["series"]):
+        share = (until - time.monotonic()) / (len(job["series"]) - place)
         yield {"begins": [name, sweep, backward]}
-        yield from one_series(name, sweep, backward, told, time.monotonic() + share)
+        yield from one_series(name, sweep, backward, job, time.monotonic() + share)
 
 
-def one_series(name: str, sweep: str, backward: bool, told: Row, until: float) -> Iterator[Row]:
-    kind, explicit = KINDS[name], told["side"] == "all weights"
+def one_series(name: str, sweep: str, backward: bool, job: Row, until: float) -> Iterator[Row]:
+    kind, explicit = KINDS[name], job["side"] == "all weights"
     head = {
         "kind": name,
-        "side": told["side"],
+        "side": job["side"],
         "along": sweep,
         "pass": "both" if backward else "forward",
-        "threads": told["threads"],
-        "large pages": told["pages"],
+        "threads": job["threads"],
+        "large pages": job["pages"],
     }
     last = 0.0
-    for number, size in sizes(sweep, told["quick"]):
+    for number, size in sizes(sweep, job["quick"]):
         row = {**head, "number": number}
         pairs = size.batch * size.heads * size.length**2
         if explicit and pairs * kind.beyond * (2 if backward else 1) > SHARE * free():
@@ -200,7 +200,7 @@ def one_series(name: str, sweep: str, backward: bool, told: Row, until: float) -
             error = float((made.ours() - made.rival()).detach().abs().max())
             if not error < 1e-4:
                 raise SystemExit(f"{name}: the two contexts differ by {error}")
-        row |= measured(made, explicit, backward, told["best"])
+        row |= measured(made, explicit, backward, job["best"])
         last = row["seconds"]
         yield row
 
@@ -227,11 +227,11 @@ def plan(quick: bool) -> list[tuple[str, bool, int, list[tuple[str, str, bool]]]
     return found
 
 
-def lines(told: Row, limit: float) -> Iterator[Row]:
+def lines(job: Row, limit: float) -> Iterator[Row]:
     """What a process says, until it ends or its time does."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(told["threads"])}
-    environment["THP_MEM_ALLOC_ENABLE"] = "1" if told["pages"] else "0"
-    call = [sys.executable, str(HERE), "--child", json.dumps({**told, "parent": os.getpid()})]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(job["threads"])}
+    environment["THP_MEM_ALLOC_ENABLE"] = "1" if job["pages"] else "0"
+    call = [sys.executable, str(HERE), "--child", json.dumps({**job, "parent": os.getpid()})]
     child = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     timer = threading.Timer(limit, child.kill)
     timer.start()
@@ -240,7 +240,7 @@ def lines(told: Row, limit: float) -> Iterator[Row]:
         for line in child.stdout:
             yield json.loads(line)
         if child.wait() > 0:  # below 0 it was killed, here or by the system for its memory
-            raise SystemExit(f"a process of the study failed: {told['side']}, {told['series'][0]}")
+            raise SystemExit(f"a process of the study failed: {job['side']}, {job['series'][0]}")
     finally:
         timer.cancel()
         child.kill()
@@ -248,7 +248,7 @@ def lines(told: Row, limit: float) -> Iterator[Row]:
 
 
 def study(minutes: float, quick: bool, keep: Callable[[Row], None]) -> Row:
-    """All rows; `keep` is told of each state."""
+    """All rows; `keep` is called with each state."""
     began = time.monotonic()
     found: Row = {"machine": machine(), "peaks": [], "rows": []}
     best: dict[int, Row] = {}
@@ -257,10 +257,10 @@ def study(minutes: float, quick: bool, keep: Callable[[Row], None]) -> Row:
         left = 60 * minutes - (time.monotonic() - began)
         until = time.monotonic() + left / (len(parts) - place)
         while series:
-            told = {"side": side, "pages": pages, "threads": threads, "series": series, "quick": quick}
-            told |= {"best": best.get(threads), "seconds": max(5.0, until - time.monotonic())}
+            job = {"side": side, "pages": pages, "threads": threads, "series": series, "quick": quick}
+            job |= {"best": best.get(threads), "seconds": max(5.0, until - time.monotonic())}
             current = None
-            for row in lines(told, told["seconds"] + (600 if quick else 60)):
+            for row in lines(job, job["seconds"] + (600 if quick else 60)):
                 if "begins" in row:
                     current = tuple(row["begins"])
                 elif "peaks" in row:
@@ -370,28 +370,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--read", default="", help="measure nothing: show what an earlier run wrote")
     parser.add_argument("--quick", action="store_true", help="toy size, to see that it runs")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
-    told = parser.parse_args(arguments)
-    if told.child:
-        asked = json.loads(told.child)
-        end_with(asked["parent"])
-        for row in run(asked):
+    options = parser.parse_args(arguments)
+    if options.child:
+        job = json.loads(options.child)
+        end_with(job["parent"])
+        for row in run(job):
             print(json.dumps(row), flush=True)
         return
 
     def keep(found: Row) -> None:
-        if told.json:
-            with replacing(Path(told.json)) as temporary:
+        if options.json:
+            with replacing(Path(options.json)) as temporary:
                 temporary.write_text(json.dumps(found, indent=1))
         if found["rows"]:
             print(json.dumps(found["rows"][-1]), file=sys.stderr, flush=True)
 
-    if told.read:
-        found = json.loads(Path(told.read).read_text())
+    if options.read:
+        found = json.loads(Path(options.read).read_text())
     else:
-        found = study(told.minutes, told.quick, keep)
+        found = study(options.minutes, options.quick, keep)
     print("\n".join(table(found)))
-    if told.picture:
-        picture(found, told.picture)
+    if options.picture:
+        picture(found, options.picture)
 
 
 if __name__ == "__main__":

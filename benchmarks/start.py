@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from turns import tell
+from turns import report
 
 HELP = str(Path(sysconfig.get_path("scripts"), "regard"))
 CALLS = {
@@ -44,11 +44,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rounds", type=int, default=9)
-    given = parser.parse_args(arguments)
-    if given.rounds < 1:
+    options = parser.parse_args(arguments)
+    if options.rounds < 1:
         parser.error("--rounds: one at least is needed for a median")
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in CALLS}
-    for number in range(given.rounds + 1):
+    for number in range(options.rounds + 1):
         for name in list(CALLS)[:: -1 if number % 2 else 1]:
             found = taken(CALLS[name])
             if number:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         }
         for name, each in medians.items()
     ]
-    tell(rows, given.json)
+    report(rows, options.json)
 
 
 if __name__ == "__main__":

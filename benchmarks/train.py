@@ -16,7 +16,7 @@ import joey
 from regard.data.translation.batches import TextBatches
 from regard.training.settings import TrainingSettings
 from translators import SMOOTHING, VARIANTS, Sizes, measured, other_side, regard_side, sentences, translator
-from turns import tell
+from turns import report
 
 
 def joey_side(model: Any, data: TextBatches, plan: list[list[int]], training: TrainingSettings) -> Any:
@@ -68,13 +68,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=1, help="updates of each side in a round")
     parser.add_argument("--dropout", type=float, default=0.2)
-    given = parser.parse_args(arguments)
-    sizes = Sizes(5, 7, 11, 26, 31) if given.quick else Sizes(80, 30, 256, 512, 8192)
-    batches, rounds = (1, 1) if given.quick else (given.batches, given.rounds)
+    options = parser.parse_args(arguments)
+    sizes = Sizes(5, 7, 11, 26, 31) if options.quick else Sizes(80, 30, 256, 512, 8192)
+    batches, rounds = (1, 1) if options.quick else (options.batches, options.rounds)
     torch.set_num_threads(1)
-    shortest = (2,) if given.quick else (9, sizes.positions - 1)
-    rows = [compare(name, sizes, least, given.dropout, batches, rounds) for name in VARIANTS for least in shortest]
-    tell(rows, given.json)
+    shortest = (2,) if options.quick else (9, sizes.positions - 1)
+    rows = [compare(name, sizes, least, options.dropout, batches, rounds) for name in VARIANTS for least in shortest]
+    report(rows, options.json)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from regard.decoding.settings import SearchSettings
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.vocabulary import BEGIN, END, PADDING
 from translators import VARIANTS, Sizes, translator
-from turns import in_turns, tell
+from turns import in_turns, report
 
 # Random output weights are so small that all words are nearly as probable and rounding would choose among them.
 SHARPER = 10
@@ -113,12 +113,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    sizes = Sizes(5, 0, 11, 26, 31) if given.quick else Sizes(64, 0, 256, 512, 8192)
-    count, rounds = (7, 1) if given.quick else (given.sentences, given.rounds)
-    sources = read(given.source, count, sizes.words)
-    tell([compare(name, sizes, sources, given.beam, rounds) for name in VARIANTS], given.json)
+    sizes = Sizes(5, 0, 11, 26, 31) if options.quick else Sizes(64, 0, 256, 512, 8192)
+    count, rounds = (7, 1) if options.quick else (options.sentences, options.rounds)
+    sources = read(options.source, count, sizes.words)
+    report([compare(name, sizes, sources, options.beam, rounds) for name in VARIANTS], options.json)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def tell(rows: list[dict[str, Any]], as_json: bool) -> None:
+def report(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print the rows as a table or, with the machine, as JSON; none, where `--only` names none, is an error."""
     if not rows:
         raise SystemExit("--only: no row has that in its name")
