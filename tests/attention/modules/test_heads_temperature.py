@@ -56,7 +56,7 @@ def test_heads(monkeypatch, kind, size, bias, temperature):
     added = None if bias == "none" else torch.randn(1, HEADS, size, size, dtype=torch.float64)
     if bias == "learned":
         added.requires_grad_()
-    query, keys = heads.project(x, None) if kind is SelfHeads else (heads.ask(x), heads.project(x))
+    query, keys = heads.project(x, None) if kind is SelfHeads else (heads.project_query(x), heads.project(x))
     attended = heads(query, keys, AttentionContext(causal=True, bias=added))
     assert bool(looped) == (size == LARGE and dot.serves(query, query, query))
     leaves = [x, *([added] if bias == "learned" else [])]
