@@ -15,7 +15,7 @@ _LEFT_OUT = frozenset(
 """Folders of other packages, of tests (text made to be strange), of tables, and of one large generated text."""
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """One module.
 
     Attributes:
@@ -27,7 +27,7 @@ class Source(NamedTuple):
     lines: list[str]
 
 
-def standard_library(root: Path | None = None) -> Iterator[Source]:
+def standard_library(root: Path | None = None) -> Iterator[SourceFile]:
     """Every module of the library, in the order of their names.
 
     Which modules there are, and what they say, changes a little with Python's version.
@@ -49,6 +49,6 @@ def standard_library(root: Path | None = None) -> Iterator[Source]:
         path = folder / name
         try:
             with tokenize.open(path) as file:  # as Python reads it: by its own mark of the encoding
-                yield Source(name, file.read().split("\n"))
+                yield SourceFile(name, file.read().split("\n"))
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             raise DataError(f"{path} cannot be read as Python's source: {error}") from error
