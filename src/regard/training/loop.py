@@ -11,9 +11,8 @@ from torch import nn
 
 from regard.errors import ConfigError, RunError, nearest
 from regard.training.interrupt import Interrupted, Watch
-from regard.training.measure import peak_memory
 from regard.training.optimizer import make_optimizer
-from regard.training.place import Batches, Place, Reader, Sums
+from regard.training.peak_memory import peak_memory
 from regard.training.processes.processes import Processes
 from regard.training.processes.sharding import Shards
 from regard.training.progress import Reporter, reporter
@@ -24,6 +23,7 @@ from regard.training.run.log import Log
 from regard.training.run.run import RunFolder
 from regard.training.schedule import learning_rate
 from regard.training.settings import TrainingSettings
+from regard.training.state import Batches, Place, Reader, Sums
 from regard.training.update import Objective, Updater
 
 Validate = Callable[[nn.Module], dict[str, float]]

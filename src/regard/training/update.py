@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.training.place import Batches, Sums
 from regard.training.processes.processes import Processes
 from regard.training.processes.sharding import full
 from regard.training.settings import TrainingSettings
+from regard.training.state import Batches, Sums
 
 
 class Diverged(RegardError):

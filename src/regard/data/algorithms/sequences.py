@@ -59,7 +59,7 @@ class SequenceBatch:
 class Sequences:
     """A problem's sequences by number: number n is the same one whenever it is asked for, on every machine.
 
-    Follows `training.place.Batches`. Every epoch goes on counting, so no sequence comes back.
+    Follows `training.state.Batches`. Every epoch goes on counting, so no sequence comes back.
 
     Args:
         problem: makes them.

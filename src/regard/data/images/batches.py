@@ -85,7 +85,7 @@ class CaptionBatch:
 
 
 class CaptionBatches:
-    """Follows `training.place.Batches`: in each epoch every image once, with the next of its captions.
+    """Follows `training.state.Batches`: in each epoch every image once, with the next of its captions.
 
     Args:
         images: the training's.

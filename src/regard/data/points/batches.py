@@ -58,7 +58,7 @@ class PointBatch:
 class PointSets:
     """A problem's sets by number: number n is the same one whenever it is asked for, on every machine.
 
-    Follows `training.place.Batches`. Every epoch goes on counting, so no set comes back. Points are drawn evenly from
+    Follows `training.state.Batches`. Every epoch goes on counting, so no set comes back. Points are drawn evenly from
     the unit square, numbers from the unit interval.
 
     Args:

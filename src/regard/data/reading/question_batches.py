@@ -159,7 +159,7 @@ class QuestionEncoder:
 
 
 class QuestionBatches:
-    """Batches of questions by number; follows `training.place.Batches`.
+    """Batches of questions by number; follows `training.state.Batches`.
 
     Args:
         question: `number -> Encoded`; for synthetic stories any number, so that each epoch has new ones.

@@ -184,7 +184,7 @@ class StoryBatch:
 
 
 class StoryBatches:
-    """Batches of stories by number; follows `training.place.Batches`.
+    """Batches of stories by number; follows `training.state.Batches`.
 
     Args:
         story: `number -> Steps`; for synthetic stories any number, so that each epoch has new ones.

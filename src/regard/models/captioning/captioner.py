@@ -21,7 +21,7 @@ from regard.attention.parts.score import score
 from regard.layers.decoder import State, Step, concatenated
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Recurrence
-from regard.models.captioning.picture_encoder import Grid, make_encoder
+from regard.models.captioning.image_encoder import Grid, make_encoder
 from regard.models.captioning.settings import CaptionerSettings
 
 IMAGE = "image"

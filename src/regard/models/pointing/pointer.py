@@ -20,7 +20,7 @@ from regard.attention.parts.score import score
 from regard.errors import ShapeError
 from regard.layers.decoder import State, Step
 from regard.layers.recurrent import Recurrence
-from regard.models.pointing.readers import make_encoder
+from regard.models.pointing.encoders import make_encoder
 from regard.models.pointing.rules import Rule, Sets, rule_of
 from regard.models.pointing.settings import PointerSettings
 

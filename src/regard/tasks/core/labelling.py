@@ -8,7 +8,7 @@ from torch import nn
 from regard.errors import DataError
 from regard.layers.objective import Objective
 from regard.tasks.core.settings import RunSettings
-from regard.training.place import Batches
+from regard.training.state import Batches
 
 
 def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:

@@ -12,7 +12,7 @@ from regard.errors import ConfigError, nearest
 from regard.layers.objective import Objective
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.settings import Better, RunSettings
-from regard.training.place import Batches
+from regard.training.state import Batches
 from regard.views.view import View
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from regard.errors import ConfigError, RunError
-from regard.training.place import Place, Reader
 from regard.training.processes.processes import Processes
 from regard.training.processes.sharding import Shards, local
 from regard.training.randomness import random_state, restore_random_state
 from regard.training.run.checkpoint import load_tensors, newest_checkpoint, read_state, save_checkpoint, save_weights
 from regard.training.run.run import RunFolder
 from regard.training.settings import CHANGEABLE, TrainingSettings
+from regard.training.state import Place, Reader
 from regard.training.update import Diverged
 
 _FORMAT = 1
