@@ -72,7 +72,7 @@ def test_end_marks_belong_to_no_word():
 def test_pieces_that_do_not_fit():
     with pytest.raises(ShapeError, match=r"\(2, 3\) do not fit 2 target and 4 source"):
         merge_to_words(torch.zeros(2, 3), [0, 0, 1, 1], [0, 1])
-    with pytest.raises(ShapeError, match="source piece belongs to word 5, but there are 3"):
+    with pytest.raises(ShapeError, match="source token belongs to word 5, but there are 3"):
         merge_to_words(torch.zeros(2, 3), [0, 5, 1], [0, 1], source_count=3)
 
 

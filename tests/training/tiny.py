@@ -54,9 +54,9 @@ class Sequences:
         targets, keep = inputs.clone(), torch.zeros(len(indices), 8, dtype=torch.bool)
         for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
             symbol = index % SYMBOLS
-            for place in range(length):
-                inputs[row, place], symbol = symbol, (3 * symbol + 1) % SYMBOLS
-                targets[row, place], keep[row, place] = symbol, True
+            for run_state in range(length):
+                inputs[row, run_state], symbol = symbol, (3 * symbol + 1) % SYMBOLS
+                targets[row, run_state], keep[row, run_state] = symbol, True
         return Batch(inputs, targets, keep)
 
 

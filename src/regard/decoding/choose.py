@@ -51,7 +51,7 @@ class Forbidden:
 
 
 class Continuations(NamedTuple):
-    """What each item's new beam goes on with: `(items, places)` arrays; a place without hypothesis has total −inf.
+    """How each item's beam is continued: `(items, places)` arrays; a place without hypothesis has total −inf.
 
     Attributes:
         parents: the place in the old beam that is continued.
@@ -69,7 +69,7 @@ def highest(
 ) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
     """Each row's `count` highest scores, highest first, and their ids; of equal ones the lower ids (unlike `topk`).
 
-    `banned` ids come last, with −inf. Rows are looked at a second time only where that, or a tie, asks for it.
+    `banned` ids come last, with −inf. Rows are sorted in full only where that, or a tie, requires it.
     """
     choices = scores.shape[1]
     count = min(count, choices)

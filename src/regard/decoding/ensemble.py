@@ -27,7 +27,7 @@ class Ensemble:
     | probability | `log(1/M Σ_m p_m(w))`, as in Sutskever et al. 2014: a word is likely if any member finds it so |
     | log | `1/M Σ_m log p_m(w)`, not normalized (the search does): a word is likely if no member rules it out |
 
-    Where it looked is the mean of the weights of those members that look at the source.
+    Its attention is the mean of the weights of those members that attend to the source.
 
     Args:
         members: at least one.
@@ -68,12 +68,12 @@ class Ensemble:
             for member, fixed, moving in zip(self.members, state.fixed, state.moving, strict=True)
         ]
         after = State(tuple(step.state.fixed for step in steps), tuple(step.state.moving for step in steps))
-        looks = [
+        weights = [
             step.weights(member.alignment)
             for member, step in zip(self.members, steps, strict=True)
             if member.alignment is not None
         ]
-        attended = {ALIGNMENT: Attended(None, weights=torch.stack(looks).mean(0))} if looks else {}
+        attended = {ALIGNMENT: Attended(None, weights=torch.stack(weights).mean(0))} if weights else {}
         return Step(self._joined([step.logits for step in steps]), after, attended)
 
     def _joined(self, logits: list[Tensor]) -> Float[Tensor, "batch n choices"]:

@@ -1,4 +1,4 @@
-"""What each step chose and where it looked, kept by back-pointers and read backwards when an item leaves."""
+"""What each step chose and its attention, kept by back-pointers and read backwards when an item leaves."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ class _Record(NamedTuple):
 
 
 class History:
-    """The steps of one search, on the CPU. Beams are never copied: a hypothesis is a way back through the parents.
+    """The steps of one search, on the CPU. Beams are never copied: a hypothesis is a path back through its parents.
 
     A step costs its ids, its parents and the weights of its rows; nothing of it is touched again until it is read.
 
     Args:
-        aligned: whether the decoder looks at a source, so that weights are kept.
+        aligned: whether the decoder attends to a source, so that weights are kept.
     """
 
     def __init__(self, aligned: bool) -> None:
@@ -33,7 +33,7 @@ class History:
         Args:
             slots: where in the batch each item (by its number) stood during this step.
             chosen: what the step chose.
-            weights: `(items, old places, source)`: where each continued hypothesis looked, or None.
+            weights: `(items, old places, source)`: the attention of each continued hypothesis, or None.
         """
         self._records.append(_Record(slots, chosen.parents, chosen.ids, weights))
 

@@ -17,12 +17,12 @@ class Hypothesis(NamedTuple):
     """One output.
 
     Attributes:
-        ids: its tokens, without prompt and end mark.
+        ids: its tokens, without prompt and EOS.
         score: what hypotheses are ranked by (see `scoring`).
-        log_probability: the sum over its tokens and its end mark, in nats, as the model gives it (before temperature).
+        log_probability: the sum over its tokens and EOS, in nats, as the model gives it (before temperature).
         finished: whether it ended by itself; if not, it was cut off at its limit.
         alignment: `(tokens, source)` weights on the CPU, one row for each id and, if finished, a last one for the end
-            mark; heads are averaged, padding is left out. None where the decoder looks at no source.
+            mark; heads are averaged, padding is left out. None where the decoder attends to no source.
     """
 
     ids: list[int]
@@ -86,9 +86,9 @@ class Item:
             if tuple(tokens) in best:  # the same draw twice
                 continue
             found = self.found[index]
-            looked = torch.from_numpy(self._alignment(history, found.steps, found.place)) if history.aligned else None
+            weights = torch.from_numpy(self._alignment(history, found.steps, found.place)) if history.aligned else None
             ids = tokens[:-1] if found.finished else tokens
-            best[tuple(tokens)] = Hypothesis(ids, found.score, found.log_probability, found.finished, looked)
+            best[tuple(tokens)] = Hypothesis(ids, found.score, found.log_probability, found.finished, weights)
         return list(best.values())
 
     def _alignment(self, history: History, steps: int, place: int) -> np.ndarray:

@@ -41,7 +41,7 @@ def follow(state: State, stay: np.ndarray, parents: np.ndarray, slots: int, plac
         places: hypotheses of each during the step.
     """
     if len(stay) == slots and places == parents.shape[1] == 1:
-        return state  # nobody leaves, and there is nobody to cross with
+        return state  # no item leaves, and there are no beams to cross
     rows = (stay[:, None] * places + parents[stay]).reshape(-1)
     moving = state.moving
     if not np.array_equal(rows, np.arange(slots * places)):

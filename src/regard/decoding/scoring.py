@@ -6,11 +6,11 @@ import numpy as np
 
 from regard.decoding.settings import SearchSettings
 
-NEVER_SEEN = 1e-6  # the attention that a source token is taken to have received at least, so that its log is finite
+LEAST_MASS = 1e-6  # the least attention mass of a source token, so that its log is finite
 
 
 def length_norm(length: Any, settings: SearchSettings) -> Any:
-    """What divides the log-probability of `length` generated tokens, the end mark counted and the prompt not.
+    """What divides the log-probability of `length` generated tokens, EOS counted and the prompt not.
 
     "power": length^p. "gnmt": ((5 + length) / 6)^p, lp(Y) of Wu et al. 2016, eq. 14. Both are 1 where p = 0, and never
     fall as the length grows, which is what `search` builds its stopping rule on. Length 0 is treated as 1.
@@ -24,7 +24,7 @@ def coverage_term(alignment: np.ndarray) -> float:
 
     Args:
         alignment: `(tokens, source)` with real source tokens only; sums run over the output tokens, so over rows.
-            A source token that received nothing counts as `NEVER_SEEN`.
+            A source token without attention counts as `LEAST_MASS`.
     """
-    received = alignment.sum(axis=0, dtype=np.float64)
-    return float(np.log(np.clip(received, NEVER_SEEN, 1.0)).sum())
+    mass = alignment.sum(axis=0, dtype=np.float64)
+    return float(np.log(np.clip(mass, LEAST_MASS, 1.0)).sum())

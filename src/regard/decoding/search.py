@@ -36,7 +36,7 @@ def search(
     """The best outputs of each item, best first.
 
     Each step keeps the `beam` most probable continuations of an item's live hypotheses (ties: lower id, then lower
-    parent). Those that are the end mark leave the beam and are scored; the others live on. An item is done when it has
+    parent). Those that are EOS leave the beam and are scored; the others are kept. An item is done when it has
     `n_best` finished hypotheses and no live one can beat the worst of them any more, whatever follows; or when none
     lives; or at its limit. Then its rows leave the batch. Finished hypotheses come before cut-off ones, then the score
     decides, then the lower ids. No item's result depends on the others, so batch size and order change nothing.
@@ -49,9 +49,9 @@ def search(
         memory: what the encoder gave, handed to `decoder.start`; its rows are the batch's items.
         batch: how many items.
         begin: the id that every output starts from, or a prompt for each item. It counts nowhere.
-        end: the id that ends an output; None: nothing does, and each goes on to its limit.
+        end: the id that ends an output; None: nothing does, and each continues to its limit.
         settings: beam, lengths, penalties, sampling; greedy by default.
-        limits: the most tokens of each item's output, its end mark counted; overrides the settings' rule.
+        limits: the most tokens of each item's output, EOS counted; overrides the settings' rule.
         source_lengths: each item's real source positions; needed for the rule and for coverage, and to cut alignments.
         indices: each item's number in the whole input, which fixes its random draws; by default 0, 1, 2, …
         forbidden: ids that are never chosen (padding, begin, unknown). Probabilities are not renormalised for it.
@@ -60,7 +60,7 @@ def search(
         For each item its at most `n_best` different hypotheses (fewer only where no more exist), never none.
 
     Raises:
-        ConfigError: something is asked for that cannot be done; all of it is said before the first step.
+        ConfigError: settings that cannot be met; all of them are named before the first step.
         ShapeError: numbers of items do not agree.
     """
     settings = settings or SearchSettings()
@@ -107,7 +107,7 @@ def search(
 
             before, totals = totals, chosen.totals
             if steps < soonest and not finished and _goes_on(chosen, end):
-                # As after most steps: nobody leaves, and nothing has ended that others could be beaten by.
+                # As after most steps: no item is done, and no hypothesis has ended that others could be beaten by.
                 state = follow(step.state, everyone, chosen.parents, len(live), before.shape[1])
                 inputs = torch.from_numpy(chosen.ids.reshape(-1, 1)).to(device)
                 continue
@@ -170,7 +170,7 @@ def _choose(
 
 
 def _weights(step: Step, alignment: str | None, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Where each hypothesis looked at last: `(items, places, source)`, heads averaged, a copy on the CPU."""
+    """Each hypothesis's attention at the last step: `(items, places, source)`, heads averaged, a copy on the CPU."""
     if alignment is None:
         return None
     weights = step.weights(alignment)[:, -1]

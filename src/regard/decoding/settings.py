@@ -1,4 +1,4 @@
-"""What a search is told; every contradiction is refused here, before anything is read or written."""
+"""The settings of a search; every contradiction is refused here, before anything is read or written."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class SearchSettings(BaseModel):
     """How outputs are searched for. The default is greedy: beam 1.
 
-    Lengths and limits count generated tokens, the end mark included; a prompt is never counted.
+    Lengths and limits count generated tokens, EOS included; a prompt is never counted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -23,13 +23,13 @@ class SearchSettings(BaseModel):
         default=None,
         ge=0,
         le=100_000,  # a model may never end, and a search that long would end only with the memory
-        description="most tokens of an output, end mark included; null: from the source length",
+        description="most tokens of an output, EOS included; null: from the source length",
     )
     max_ratio: float = Field(
         default=2.0, gt=0, description="without max_length an output has at most max_ratio x source + max_extra tokens"
     )
     max_extra: int = Field(default=10, ge=1, description="see max_ratio")
-    min_length: int = Field(default=0, ge=0, description="tokens before the end mark may come, itself not counted")
+    min_length: int = Field(default=0, ge=0, description="tokens before EOS may come, itself not counted")
     length_rule: Literal["power", "gnmt"] = Field(
         default="power",
         description="what divides the log-probability: length^p, or ((5 + length) / 6)^p of Wu et al. 2016",
@@ -38,7 +38,7 @@ class SearchSettings(BaseModel):
     coverage_penalty: float = Field(
         default=0.0,
         ge=0,
-        description="weight of the coverage term: sum over source tokens of log(min(attention received, 1))",
+        description="weight of the coverage term: sum over source tokens of log(min(attention mass, 1))",
     )
     sample: bool = Field(default=False, description="draw tokens at random instead of keeping the best")
     temperature: float | None = Field(default=None, gt=0, description="sampling: divides the scores; null is 1")
@@ -72,7 +72,7 @@ class SearchSettings(BaseModel):
         return self
 
     def limits(self, source_lengths: Sequence[int]) -> list[int]:
-        """The most tokens, end mark included, that each item's output may have."""
+        """The most tokens, EOS included, that each item's output may have."""
         if self.max_length is not None:
             return [self.max_length for _ in source_lengths]
         return [math.ceil(self.max_ratio * length) + self.max_extra for length in source_lengths]

@@ -60,13 +60,13 @@ def speculate(
         memory: what the encoder gave, or None.
         begin: the ids that the output starts from.
         end: the id that ends it; None: only the length does.
-        length: the most ids of it, the end mark counted.
-        ahead: how many ids are guessed at most before the decoder is asked.
+        length: the most ids of it, EOS counted.
+        ahead: how many ids are guessed at most before the decoder's step.
         draft: guesses.
         forbidden: ids that are never chosen.
 
     Returns:
-        The ids after `begin`, without the end mark, and whether they ended by it.
+        The ids after `begin`, without EOS, and whether they ended by it.
 
     Raises:
         ConfigError: nothing is to be guessed, or nothing to start from.

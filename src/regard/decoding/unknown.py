@@ -1,4 +1,4 @@
-"""Words for unknown ones: what the attention looked at is copied as it was typed."""
+"""Unknown-word replacement: the source word with the most attention is copied as it was typed."""
 
 from collections.abc import Sequence
 
@@ -18,17 +18,17 @@ def replace_unknown(
 ) -> list[str]:
     """Replace each unknown output word by the source word with the most attention (Luong et al. 2015, § 4.1's device).
 
-    Only real source words are candidates: never the end mark, padding or another marker. Of equal ones the first is
+    Only real source words are candidates: never EOS, padding or another marker. Of equal ones the first is
     taken. A source without words leaves nothing to copy, so the unknown word is dropped.
 
     Args:
         words: the output.
         unknown: which of them are unknown.
-        alignment: at least one row a word, e.g. `Hypothesis.alignment` with its end mark's row; at least one column for
-            each source piece.
+        alignment: at least one row a word, e.g. `Hypothesis.alignment` with its EOS row; at least one column for
+            each source token.
         source_words: the source as it was typed.
         source_of: for each column the number of its source word, −1 for none; columns beyond it belong to no word. The
-            weights of a word's pieces are added. By default column i is word i.
+            weights of a word's tokens are added. By default column i is word i.
 
     Raises:
         ShapeError: the alignment has too few rows or columns, or `source_of` names a word that is not there.
@@ -38,7 +38,7 @@ def replace_unknown(
     if len(unknown) != len(words) or rows < len(words) or width < len(columns):
         raise ShapeError(
             f"{len(words)} words with {len(unknown)} unknown-marks and {len(columns)} source columns do not fit an "
-            f"alignment of shape ({rows}, {width}): it needs a row a word and a column a source piece"
+            f"alignment of shape ({rows}, {width}): it needs a row a word and a column a source token"
         )
     if columns and max(columns) >= len(source_words):
         raise ShapeError(f"a column belongs to source word {max(columns)}, but there are {len(source_words)}, from 0")
@@ -48,9 +48,9 @@ def replace_unknown(
         if not missing:
             output.append(word)
         elif source_words:
-            received = np.zeros(len(source_words))
+            mass = np.zeros(len(source_words))
             for column, source in enumerate(columns):
                 if source >= 0:
-                    received[source] += weights[row, column]
-            output.append(source_words[int(received.argmax())])
+                    mass[source] += weights[row, column]
+            output.append(source_words[int(mass.argmax())])
     return output

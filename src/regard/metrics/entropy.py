@@ -23,7 +23,7 @@ def mean_row_entropy(tables: list[Float[Tensor, "_ _"]]) -> float:
     """The mean over all rows of all tables, in nats; a row that saw nothing doesn't count. NaN if there is none.
 
     Args:
-        tables: weights of each sentence, `(target pieces, source pieces)`.
+        tables: weights of each sentence, `(target tokens, source tokens)`.
     """
     rows = torch.cat([row_entropy(table) for table in tables]) if tables else torch.empty(0)
     return float(rows.nanmean())

@@ -1,6 +1,6 @@
-"""From soft weights to links: pieces merged to words, words linked, and what links would be without any weights.
+"""From soft weights to links: subwords merged to words, words linked, and what links would be without any weights.
 
-Weights have a row a target word (or piece) and a column a source word (or piece).
+Weights have a row a target word (or token) and a column a source word (or token).
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ def merge_to_words(
     source_count: int | None = None,
     target_count: int | None = None,
 ) -> Float[Tensor, "target_words source_words"]:
-    """Weights between words, from weights between pieces: the sum over a source word's, the mean over a target word's.
+    """Weights between words, from weights between tokens: the sum over a source word's, the mean over a target word's.
 
-    So rows that sum to 1 over the words' pieces still do.
+    So rows that sum to 1 over the words' tokens still do.
 
     Args:
-        weights: one row a target piece, one column a source piece; the result is on the CPU.
-        source_words: the word that each source piece belongs to; −1 for none. Columns beyond (an end mark, padding)
+        weights: one row a target token, one column a source token; the result is on the CPU.
+        source_words: the word that each source token belongs to; −1 for none. Columns beyond (EOS, padding)
             belong to no word either; their weight is left out and not made up for.
-        target_words: the same for target pieces and rows.
-        source_count: how many source words; by default as many as are named. A word without pieces gets 0.
+        target_words: the same for target tokens and rows.
+        source_count: how many source words; by default as many as are named. A word without tokens gets 0.
         target_count: the same for the target.
 
     Raises:
-        ShapeError: there are fewer rows or columns than pieces, or a word is beyond the count.
+        ShapeError: there are fewer rows or columns than tokens, or a word is beyond the count.
     """
     rows, columns = weights.shape
     if rows < len(target_words) or columns < len(source_words):
         raise ShapeError(
             f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} "
-            f"source pieces: they need a row a target piece and a column a source piece"
+            f"source tokens: they need a row a target token and a column a source token"
         )
     sources = _membership(source_words, source_count, "source")
     targets = _membership(target_words, target_count, "target")
@@ -89,9 +89,9 @@ def uniform(source_count: int, target_count: int, seed: int | Sequence[int] = 0)
 
 
 def _membership(words: Sequence[int], count: int | None, side: str) -> Tensor:
-    """1 where a piece (column) belongs to a word (row)."""
+    """1 where a token (column) belongs to a word (row)."""
     highest = max(words, default=-1)
     count = highest + 1 if count is None else count
     if highest >= count:
-        raise ShapeError(f"a {side} piece belongs to word {highest}, but there are {count} words, counted from 0")
+        raise ShapeError(f"a {side} token belongs to word {highest}, but there are {count} words, counted from 0")
     return (torch.arange(count)[:, None] == torch.tensor(list(words), dtype=torch.long)[None]).double()

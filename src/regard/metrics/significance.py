@@ -103,18 +103,18 @@ def paired(
     # those of nothing and of everything differ just as much: all there are where the systems differ in one sentence.
     differing = [sum(one != other for one, other in zip(systems[0], lines, strict=True)) for lines in systems[1:]]
     ties = [2.0 ** (1 - count) if test == "ar" and count else 0.0 for count in differing]
-    told, keys = {}, dict(zip(measures, signatures, strict=True))
+    rows, keys = {}, dict(zip(measures, signatures, strict=True))
     for name, key in keys.items():
         results: list[Any] = found[key]
         chances = [
             1.0 if one.score == results[0].score else min(1.0, float(one.p_value) + tie)
             for one, tie in zip(results[1:], ties, strict=True)
         ]
-        told[name] = [
+        rows[name] = [
             Compared(float(one.score), float(one.mean - one.ci), float(one.mean + one.ci), p, adjusted)
             for one, p, adjusted in zip(results, [None, *chances], [None, *holm(chances)], strict=True)
         ]
-    return told, {name: str(signatures[key]) for name, key in keys.items()}
+    return rows, {name: str(signatures[key]) for name, key in keys.items()}
 
 
 def holm(values: Sequence[float]) -> list[float]:

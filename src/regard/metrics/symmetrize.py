@@ -47,8 +47,8 @@ def grow_diag_final_and(forward: AbstractSet[Link], backward: AbstractSet[Link])
 class _Growth:
     """A set of links that grows, and the words that it has reached.
 
-    Which links come in depends on the order in which neighbours are looked at. It is that of Moses' `symal`, so that
-    results agree link by link: target by target, source by source, a new link being looked around from in the same
+    Which links come in depends on the order in which neighbours are visited. It is that of Moses' `symal`, so that
+    results agree link by link: target by target, source by source, a new link's neighbours being visited in the same
     round if it lies ahead.
     """
 
@@ -61,7 +61,7 @@ class _Growth:
         while before < len(self._aligned):
             before = len(self._aligned)
             queue = sorted((target, source) for source, target in self._aligned)
-            for place in queue:  # grows ahead of the place while it is walked
+            for place in queue:  # grows ahead of the place while it is traversed
                 for down, right in _NEIGHBOURS:
                     target, source = near = place[0] + down, place[1] + right
                     new = source not in self._sources or target not in self._targets

@@ -15,7 +15,7 @@ class Measured:
 
     Attributes:
         value: BLEU and chrF from 0 to 100, exact match from 0 to 1; 0 where there was nothing to measure.
-        signature: tells all that the value depends on; empty for exact match.
+        signature: all that the value depends on, in sacreBLEU's notation; empty for exact match.
         count: how many lines were measured.
     """
 

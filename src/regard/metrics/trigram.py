@@ -1,4 +1,4 @@
-"""What a model of trigrams puts into a gap when it knows both sides of it: a baseline for masked language models."""
+"""A trigram model that fills a gap from both sides: a baseline for masked language models."""
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ class Trigrams:
 
     def __init__(self, stream: Ids, vocabulary: int) -> None:
         if len(stream) < 3:
-            raise DataError(f"a text of {len(stream)} pieces has no trigram")
+            raise DataError(f"a text of {len(stream)} tokens has no trigram")
         ids, size = np.asarray(stream, dtype=np.int64), vocabulary
         self.size = size
         counts = np.bincount(ids, minlength=size)
@@ -61,7 +61,7 @@ class Trigrams:
         self._second_from = np.searchsorted(self._seconds[self._by_second], bounds)
         self._followed = np.bincount(ids[:-1], minlength=size).astype(np.float64)
         self._followers = np.diff(self._first_from).astype(np.float64)
-        # The same triples in the orders in which they are asked for: the last of them, the middle one, the first.
+        # The same triples in the orders of their look-ups: the last of them, the middle one, the first.
         x, y, z = ids[:-2], ids[1:-1], ids[2:]
         self._last = _Triples((x * size + y) * size + z, size)
         self._middle = _Triples((x * size + z) * size + y, size)

@@ -9,7 +9,7 @@ from regard.errors import RegardError
 
 
 class Interrupted(RegardError):
-    """Training was stopped from outside, after its place was saved; the message says how to go on.
+    """Training was stopped from outside, after its state was saved; the message says how to continue.
 
     Attributes:
         exit_code: what a program should end with: 130 after Ctrl-C, 143 after SIGTERM.
@@ -20,7 +20,7 @@ class Interrupted(RegardError):
         self.exit_code = 128 + number
 
 
-class Watch:
+class SignalWatch:
     """While entered, SIGINT and SIGTERM only set `received`. The second one ends the program at once, as it always did.
 
     Signals reach the main thread alone, so elsewhere nothing is watched.
@@ -30,7 +30,7 @@ class Watch:
         self.received = 0
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "SignalWatch":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._receive)

@@ -8,7 +8,7 @@ from regard.training.settings import TrainingSettings
 
 
 def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimizer that the settings name, over the parameters that ask for gradients.
+    """The optimizer that the settings name, over the parameters that require gradients.
 
     AdamW is that of Loshchilov and Hutter (2019); vectors and scalars do not decay. RMSprop divides the gradient by the
     root of its mean square and steps with momentum (Graves 2013, equations 38 to 45, without the mean taken out).
@@ -16,7 +16,7 @@ def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.
     The learning rate is set anew before each update, see `schedule`.
 
     Raises:
-        ConfigError: no parameter asks for a gradient.
+        ConfigError: no parameter requires a gradient.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:

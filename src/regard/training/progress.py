@@ -1,4 +1,4 @@
-"""What a person sees while training: a live bar in a terminal, plain lines elsewhere, or nothing."""
+"""How training is reported: a live bar in a terminal, plain lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ _REDRAW = 0.1  # seconds between two redrawings of the bar
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Is told how training goes; entered before the first update and left after the last."""
+    """Reports how training goes; entered before the first update and left after the last."""
 
     def __enter__(self) -> "Reporter": ...
 

@@ -1,4 +1,4 @@
-"""Every random choice from one seed, and the generators' places saved and put back."""
+"""Every random choice from one seed, and the generators' states saved and restored."""
 
 import base64
 import random
@@ -61,7 +61,7 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn inside leaves no trace: looking at a model does not change its training."""
+    """Whatever is drawn inside leaves no trace: a validation does not change the training."""
     state = random_state(device)
     try:
         yield

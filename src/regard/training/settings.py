@@ -1,11 +1,11 @@
-"""What a training run may be told. Read by the command line before torch is imported."""
+"""The settings of a training run. Read by the command line before torch is imported."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 UNBOUNDED_EPOCHS = 20
-"""The epochs of a run that is told neither steps, nor epochs, nor minutes of either kind."""
+"""The epochs of a run that has neither steps, nor epochs, nor minutes of either kind."""
 
 _BOUNDS = ("steps", "epochs", "minutes", "processor_minutes")
 
@@ -32,7 +32,7 @@ class TrainingSettings(BaseModel):
     minutes: float | None = Field(
         default=None,
         gt=0,
-        description="End after this much time in training, validation included; a resumed run goes on counting. "
+        description="End after this much time in training, validation included; a resumed run continues to count. "
         "How many updates fit depends on the machine, so such a run is not the same bit for bit elsewhere.",
     )
 
@@ -89,9 +89,7 @@ class TrainingSettings(BaseModel):
     validate_every: int | None = Field(
         default=None, gt=0, description="Updates between validations; null: each epoch's end."
     )
-    monitor: str = Field(
-        default="loss", description="The validation metric that tells the best model and the early stop."
-    )
+    monitor: str = Field(default="loss", description="The validation metric of the best model and of early stopping.")
     better: Literal["min", "max"] = Field(
         default="min", description="Whether the monitored metric should be low or high."
     )

@@ -1,4 +1,4 @@
-"""Where a run is: all that changes from step to step besides tensors and generators, as plain JSON."""
+"""The state of a run: all that changes from step to step besides tensors and generators, as plain JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ from regard.errors import DataError
 
 @runtime_checkable
 class Batches(Protocol):
-    """What training asks of data. Both must depend on their arguments alone, or a resumed run could not go on."""
+    """The batches of a training set. Both methods must depend on their arguments alone, or no run could be resumed."""
 
     def plan(self, epoch: int) -> Sequence[list[int]]:
         """The epoch's batches in order, each a list of item numbers."""
@@ -50,8 +50,8 @@ class Sums:
 
 
 @dataclass
-class Place:
-    """Where a run is, and what early stopping and the log must remember.
+class TrainingState:
+    """The state of a run, with that of early stopping and of the log.
 
     Attributes:
         step: updates made.
@@ -79,12 +79,12 @@ class Place:
     metrics: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The place as plain JSON, for a checkpoint."""
+        """The state as plain JSON, for a checkpoint."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> "Place":
-        """The place that `to_json` gave."""
+    def from_json(cls, saved: dict[str, Any]) -> "TrainingState":
+        """The state that `to_json` gave."""
         return cls(**{**saved, "total": Sums(**saved["total"]), "interval": Sums(**saved["interval"])})
 
     def judge(self, value: float, better: str) -> bool:
@@ -102,7 +102,7 @@ class Place:
         return good
 
 
-class Reader:
+class BatchReader:
     """Takes batches in order. An update never joins batches of two epochs: an epoch's last one may be smaller."""
 
     def __init__(self, batches: Batches, accumulation: int) -> None:
@@ -127,13 +127,13 @@ class Reader:
         """Updates that the epoch's batches make."""
         return -(-len(self.plan(epoch)) // self.accumulation)
 
-    def take(self, place: Place) -> list[list[int]]:
-        """The batches of the next update; the place moves behind them."""
-        plan = self.plan(place.epoch)
-        taken = list(plan[place.position : place.position + self.accumulation])
-        place.position += len(taken)
-        if place.position >= len(plan):
-            place.epoch, place.position = place.epoch + 1, 0
+    def take(self, run_state: TrainingState) -> list[list[int]]:
+        """The batches of the next update; the state moves behind them."""
+        plan = self.plan(run_state.epoch)
+        taken = list(plan[run_state.position : run_state.position + self.accumulation])
+        run_state.position += len(taken)
+        if run_state.position >= len(plan):
+            run_state.epoch, run_state.position = run_state.epoch + 1, 0
         return taken
 
     def digest(self, epoch: int) -> str:

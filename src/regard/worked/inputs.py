@@ -144,7 +144,7 @@ _SIZES: dict[str, Callable[[Any], tuple[int, ...]]] = {
 
 
 def _misfits(inputs: Sequence[Input], values: Mapping[str, Any], given: Mapping[str, str]) -> list[str]:
-    """Sizes of one name must be one number; each misfit is told with both sides."""
+    """Sizes of one name must be one number; each misfit names both sides."""
     first: dict[str, tuple[int, str, str]] = {}
     wrong = []
     for each in inputs:

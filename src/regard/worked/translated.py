@@ -1,6 +1,6 @@
 """W4 by a trained translator: each step it took, beside the encyclopaedia's numbers for "I love you" → "je t'aime".
 
-The numbers come from whoever has the translator; here they are laid out.
+The numbers come from the caller, who has the translator; here they are laid out.
 """
 
 import math
@@ -52,7 +52,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Read:
-    """One step of the encoder: a piece of the source, and the state that stands for it."""
+    """One step of the encoder: a token of the source, and its hidden state."""
 
     word: str
     state: list[float]
@@ -63,12 +63,12 @@ class Written:
     """One step of the decoder.
 
     Attributes:
-        word: the piece written.
-        probability: of that piece.
-        state: the decoder's, that looks at the source.
-        scores: of each source piece, before the normalizer.
+        word: the token written.
+        probability: of that token.
+        state: the decoder's, the query of the attention.
+        scores: of each source token, before the normalizer.
         weights: what the normalizer makes of them.
-        context: what was read.
+        context: the context vector.
     """
 
     word: str
@@ -88,7 +88,7 @@ class Translated:
         source, target: both texts.
         word_dim: width of a word vector.
         score, normalizer: names of the attention's parts.
-        read, written: the steps, end marks included.
+        read, written: the steps, EOS included.
         notes: what was done to the texts.
     """
 
@@ -143,13 +143,13 @@ def show_translated(steps: Translated, language: Language = "en") -> str:
         what = f"{writing.word}  p = {digits(writing.probability, 4)}"
         lines += ["", f"{len(steps.read) + number:>{margin}}. {_text('writes', language)}  {what}"]
         lines += _rows([(_text("state", language), [_vector(f"s{number}", writing.state)])])
-        lines += _rows(_looked(steps, writing, article, language))
+        lines += _rows(_attention_rows(steps, writing, article, language))
         lines += _rows([(_text("context", language), [_vector(f"c{number}", writing.context)])])
     return "\n".join([*lines, "", *_verdict(steps, beside, language)]) + "\n"
 
 
 def _verdict(steps: Translated, beside: list[Article | None], language: Language) -> list[str]:
-    """The last lines: in how many of the steps that can be compared the two look at the same word."""
+    """The last lines: in how many of the steps that can be compared the two attend most to the same word."""
     same = [
         _most(writing.weights) == _most(article.weights)
         for writing, article in zip(steps.written, beside, strict=True)
@@ -160,10 +160,10 @@ def _verdict(steps: Translated, beside: list[Article | None], language: Language
     return [_text("verdict", language, good=sum(same), count=len(same)), _text("scale", language)]
 
 
-def _looked(
+def _attention_rows(
     steps: Translated, writing: Written, article: Article | None, language: Language
 ) -> list[tuple[str, list[str]]]:
-    """The table of one look: a column a source piece; the article's rows under ours."""
+    """The table of one step's attention: a column a source token; the article's rows under ours."""
     rows = [("", [reading.word for reading in steps.read])]
     for name in ("scores", "weights"):
         label = _text(name, language)
@@ -177,23 +177,23 @@ def _looked(
 def _beside(steps: Translated) -> list[Article | None]:
     """The article's scores and weights for each step that writes one of its words, or a part of one.
 
-    They stand beside a run's only where the source is the article's three words, one piece each.
+    They stand beside a run's only where the source is the article's three words, one token each.
     """
     row = find("W4")
     given, _, _ = read(row.id, row.inputs, {})
     count, weights = given["length"], work("W4").value("weights, padding masked")
     assert isinstance(weights, list)
-    pieces = [reading.word.lower() for reading in steps.read[:count]]
-    if pieces != [word.lower() for word in given["source"]]:
+    tokens = [reading.word.lower() for reading in steps.read[:count]]
+    if tokens != [word.lower() for word in given["source"]]:
         return [None] * len(steps.written)
-    # Which word of the article each of its characters is in: pieces may cut "t'" in two.
+    # Which word of the article each of its characters is in: tokens may cut "t'" in two.
     letters = [(letter, word) for word, text in enumerate(given["target"]) for letter in text.lower()]
     beside: list[Article | None] = []
     for written in steps.written:
-        piece = written.word.strip("▁").lower()
-        if letters and piece and [letter for letter, _ in letters[: len(piece)]] == list(piece):
+        token = written.word.strip("▁").lower()
+        if letters and token and [letter for letter, _ in letters[: len(token)]] == list(token):
             word = letters[0][1]
-            letters = letters[len(piece) :]
+            letters = letters[len(token) :]
             beside.append(Article(given["scores"][word][:count], weights[word][:count]))
         else:
             letters = []

@@ -23,7 +23,7 @@ def test_a_lone_process_has_all_rows():
     assert (processes.first, processes.count, processes.device.type) == (True, 1, "cpu")
     assert processes.share([5, 3, 2]) == [5, 3, 2]
     assert processes.gather("a") == ["a"]
-    assert processes.tell("a") == "a"
+    assert processes.broadcast("a") == "a"
 
 
 def test_processes_that_did_not_meet_are_an_error(monkeypatch):

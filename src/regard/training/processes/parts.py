@@ -33,7 +33,7 @@ def save_part(file: Path, tensors: dict[str, Tensor], processes: Processes) -> P
 def files_of(name: str, there: Iterable[str]) -> list[str]:
     """The files that hold the tensors of a whole file's name: this one, or all of its parts in order.
 
-    Parts that are not there are named all the same, so that whoever opens them says which is missing.
+    Parts that are not there are named all the same, so that opening them names the missing one.
     """
     stem, _, suffix = name.rpartition(".")
     found = (re.fullmatch(rf"{re.escape(stem)}-\d+-of-(\d+)\.{suffix}", one) for one in there)
@@ -47,14 +47,14 @@ def read_whole(file: Path) -> dict[str, Tensor]:
     Raises:
         RunError: a file is damaged.
     """
-    pieces: dict[str, list[Tensor]] = {}
+    parts: dict[str, list[Tensor]] = {}
     for name in files_of(file.name, (one.name for one in file.parent.iterdir())):
         try:
             for key, tensor in load_file(file.with_name(name)).items():
-                pieces.setdefault(key, []).append(tensor)
+                parts.setdefault(key, []).append(tensor)
         except SafetensorError as error:
             raise RunError(f"{file.with_name(name)} is damaged: {error}") from error
-    return {key: torch.cat(those) if len(those) > 1 else those[0] for key, those in pieces.items()}
+    return {key: torch.cat(those) if len(those) > 1 else those[0] for key, those in parts.items()}
 
 
 def named_once(model: nn.Module) -> dict[str, Tensor]:

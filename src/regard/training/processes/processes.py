@@ -43,7 +43,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and reports."""
         return self.rank == 0
 
     def share(self, indices: list[int]) -> list[int]:
@@ -79,7 +79,7 @@ class Processes:
             for tensor in model.state_dict().values():
                 torch.distributed.broadcast(tensor, src=0)
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The first process's value, in every process."""
         if self.count == 1:
             return value

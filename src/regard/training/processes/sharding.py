@@ -1,6 +1,6 @@
 """Fully sharded training: every process holds a part of each weight, of its gradient and of its moments.
 
-Each layer's weights are brought together when it is computed, and let go after it (`fully_shard` of torch, which
+Each layer's weights are brought together when it is computed, and freed after it (`fully_shard` of torch, which
 accelerate uses, too). Gradients are summed, as everywhere here, and never averaged.
 """
 
@@ -39,7 +39,7 @@ class Shards:
                 module.set_force_sum_reduction_for_comms(True)  # gloo knows no other kind
 
     def gather(self) -> nn.Module | None:
-        """A whole model with the weights of now, on the first process; all of them have to ask."""
+        """A whole model with the weights of now, on the first process; all processes have to call this."""
         whole = None if self._whole is None else dict(self._whole.named_parameters())
         with torch.no_grad():
             for name, weights in self.model.named_parameters():
@@ -53,7 +53,7 @@ class Shards:
 
 
 def is_part(tensor: Tensor) -> bool:
-    """Whether a tensor is a part of a sharded one; its class is not asked for, whose import takes a second."""
+    """Whether a tensor is a part of a sharded one; found without its class, whose import takes a second."""
     return hasattr(tensor, "to_local")
 
 
@@ -64,7 +64,7 @@ def local(tensor: Any) -> Tensor:
 
 
 def full(tensor: Any) -> Tensor:
-    """The whole of a tensor; all processes have to ask if it is sharded."""
+    """The whole of a tensor; all processes have to call this if it is sharded."""
     whole: Tensor = tensor.full_tensor() if is_part(tensor) else tensor
     return whole
 

@@ -12,7 +12,7 @@ from regard.errors import RunError
 from regard.files import replace_atomically
 from regard.training.run.checkpoint import MODEL, checkpoints, damage_of
 
-# A checkpoint's moments and generators say how to train on from it; the mean of its weights needs neither.
+# A checkpoint's moments and generators are for training on from it; the mean of its weights needs neither.
 
 
 def last_checkpoints(folder: Path, count: int | None) -> list[Path]:

@@ -94,7 +94,7 @@ def newest_checkpoint(folder: Path, say: Callable[[str], None]) -> Path | None:
 
     Args:
         folder: holds the run's checkpoints.
-        say: told of each damaged checkpoint that is passed over.
+        say: reports each damaged checkpoint that is passed over.
 
     Raises:
         RunError: there are checkpoints, and all are damaged.
@@ -142,7 +142,7 @@ def load_tensors(checkpoint: Path, model: torch.nn.Module, optimizer: torch.opti
     tensors = read_whole(checkpoint / OPTIMIZER)
     names = {parameter: name for name, parameter in model.named_parameters()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    number = {names[parameter]: place for place, parameter in enumerate(parameters)}
+    number = {names[parameter]: run_state for run_state, parameter in enumerate(parameters)}
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, kind = key.rpartition("/")

@@ -1,4 +1,4 @@
-"""Saves a run's place and weights, and puts them back: what makes a killed run the same run again."""
+"""Saves a run's state and weights, and restores them: what makes a killed run the same run again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from regard.training.randomness import random_state, restore_random_state
 from regard.training.run.checkpoint import load_tensors, newest_checkpoint, read_state, save_checkpoint, save_weights
 from regard.training.run.run import RunFolder
 from regard.training.settings import CHANGEABLE, TrainingSettings
-from regard.training.state import Place, Reader
+from regard.training.state import BatchReader, TrainingState
 from regard.training.update import Diverged
 
 _FORMAT = 1
@@ -30,7 +30,7 @@ class Keeper:
         processes: only the first writes.
         settings: of this run; those saved must agree with them.
         seed: the same.
-        say: told what a person should know.
+        say: reports a message to the user.
         shards: the model's, if it is in parts; then every process writes its own.
     """
 
@@ -39,7 +39,7 @@ class Keeper:
         run: RunFolder,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        reader: Reader,
+        reader: BatchReader,
         processes: Processes,
         settings: TrainingSettings,
         seed: int,
@@ -59,15 +59,15 @@ class Keeper:
         self.plan = reader.digest(0)
         self.saved: int | None = None
 
-    def save(self, place: Place) -> None:
-        """Write a checkpoint of this place, unless there is one."""
-        if place.step == self.saved:
+    def save(self, run_state: TrainingState) -> None:
+        """Write a checkpoint of this state, unless there is one."""
+        if run_state.step == self.saved:
             return
         random = self.processes.gather(random_state(self.processes.device))
-        self._refuse_bad_weights(place)
+        self._refuse_bad_weights(run_state)
         state = {
             "format": _FORMAT,
-            "place": place.to_json(),
+            "place": run_state.to_json(),
             "options": self.options,
             "world": self.world,
             "plan": self.plan,
@@ -75,18 +75,20 @@ class Keeper:
         }
         together = self.processes if self.shards else None
         if together or self.processes.first:
-            save_checkpoint(self.run.checkpoints, place.step, self.model, self.optimizer, state, self.keep, together)
+            save_checkpoint(
+                self.run.checkpoints, run_state.step, self.model, self.optimizer, state, self.keep, together
+            )
         self.processes.wait()
-        self.saved = place.step
+        self.saved = run_state.step
 
-    def save_best(self, place: Place) -> None:
+    def save_best(self, run_state: TrainingState) -> None:
         """Make the weights the run's own, `model.safetensors`."""
-        self._refuse_bad_weights(place)
+        self._refuse_bad_weights(run_state)
         whole = self.shards.gather() if self.shards else self.model
         if self.processes.first and whole is not None:
             save_weights(self.run.weights, whole)
 
-    def restore(self) -> Place:
+    def restore(self) -> TrainingState:
         """Put everything back as the newest whole checkpoint has it; without one, the run starts over.
 
         Raises:
@@ -95,7 +97,7 @@ class Keeper:
             ConfigError: an option differs from the saved one and may not.
         """
         newest = newest_checkpoint(self.run.checkpoints, self.say) if self.processes.first else None
-        newest = self.processes.tell(newest)
+        newest = self.processes.broadcast(newest)
         if newest is None:
             if self.run.results.is_file():
                 raise RunError(
@@ -103,24 +105,24 @@ class Keeper:
                     "would replace its weights; train again in a new run folder"
                 )
             self.say("There is no checkpoint yet: the run starts from its beginning.")
-            return Place()
+            return TrainingState()
         state = read_state(newest)
         if state.get("format") != _FORMAT:
             raise RunError(f"{newest} has format {state.get('format')!r}, this regard reads {_FORMAT}")
         self._compare_options(state["options"])
         if state["plan"] != self.plan:
             raise RunError(
-                f"{newest} was saved with other data or batches; a resumed run would see some items twice and others "
-                "never. Give the same data, tokenizer and batch size, or start a new run"
+                f"{newest} was saved with other data or batches; a resumed run would train on some items twice and "
+                "others never. Give the same data, tokenizer and batch size, or start a new run"
             )
         self._compare_world(state["world"])
         load_tensors(newest, self.model, self.optimizer)
         if len(state["random"]) == self.processes.count:
             restore_random_state(state["random"][self.processes.rank], self.processes.device)
-        place = Place.from_json(state["place"])
-        self.saved = place.step
-        self.say(f"Resuming after step {place.step} (epoch {place.epoch}, batch {place.position}).")
-        return place
+        run_state = TrainingState.from_json(state["place"])
+        self.saved = run_state.step
+        self.say(f"Resuming after step {run_state.step} (epoch {run_state.epoch}, batch {run_state.position}).")
+        return run_state
 
     def _compare_options(self, saved: dict[str, Any]) -> None:
         differing = {name for name in saved.keys() | self.options.keys() if saved.get(name) != self.options.get(name)}
@@ -139,15 +141,15 @@ class Keeper:
         for name, value in self.world.items():
             if saved.get(name) != value:
                 self.say(
-                    f"Saved with {name} {saved.get(name)}, resumed with {value}: the run goes on, "
+                    f"Saved with {name} {saved.get(name)}, resumed with {value}: the run continues, "
                     "but not bit for bit as it would have unbroken."
                 )
 
-    def _refuse_bad_weights(self, place: Place) -> None:
+    def _refuse_bad_weights(self, run_state: TrainingState) -> None:
         for name, weights in self.model.state_dict().items():
             if weights.is_floating_point() and not self._finite(local(weights)):
                 raise Diverged(
-                    f"after step {place.step} the weights {name!r} are not finite and were not saved; the last "
+                    f"after step {run_state.step} the weights {name!r} are not finite and were not saved; the last "
                     "checkpoint is from before. Try a lower learning_rate or a smaller clip"
                 )
 

@@ -20,16 +20,16 @@ class _Plain(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(
                     problem="a list or mapping cannot be a key; write key: value", problem_mark=key_node.start_mark
                 )
             key = self.construct_object(key_node, deep=True)
-            if key in seen:
+            if key in keys:
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
