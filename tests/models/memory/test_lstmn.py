@@ -69,7 +69,7 @@ def test_two_steps_by_hand():
 def test_the_first_step_reads_exactly_0_and_its_gradient_is_finite():
     """K1: nothing to look at is no 0/0."""
     model, inputs = layer(), text(time=1)
-    tick = model.look(model.start(BATCH), inputs[:, 0])
+    tick = model.attend(model.start(BATCH), inputs[:, 0])
     assert tick.weights.shape == (BATCH, 1, 0)
     assert torch.equal(tick.context, torch.zeros(BATCH, 1, 2 * WIDTH, dtype=torch.double))
     hidden, _ = model(inputs, model.start(BATCH))

@@ -57,7 +57,7 @@ METHODS = [
     ("lstmn", "", "step", lambda plain: lambda self, *given: halved_tick(plain(self, *given))),
     ("lstmn", "reader", "step", lambda plain: lambda self, *given: halved_tick(plain(self, *given))),
     ("lstmn", LAYER, "step", doubled_output),
-    ("lstmn", LAYER, "look", lambda plain: lambda self, state, now: plain(self, state, now / 2)),
+    ("lstmn", LAYER, "attend", lambda plain: lambda self, state, now: plain(self, state, now / 2)),
     ("lstmn", LAYER, "write", lambda plain: lambda self, state, *made: plain(self, state, *(one / 2 for one in made))),
     ("lstmn", f"{LAYER}.attention.score", "prepare", quieter),
     ("lstmn", f"{LAYER}.attention.score", "forward", quieter),

@@ -108,8 +108,8 @@ class CaptionDecoder(nn.Module):
             attentions.append(attended)
         deep = embedded + self.from_state(self.dropout(torch.cat(hiddens, 1)))
         logits = self.output(self.dropout(torch.tanh(deep + self.from_context(torch.cat(contexts, 1)))))
-        attended = concatenated(attentions)
-        return Step(logits, State(state.fixed, {"carried": carried}), {} if attended is None else {IMAGE: attended})
+        all_steps = concatenated(attentions)
+        return Step(logits, State(state.fixed, {"carried": carried}), {} if all_steps is None else {IMAGE: all_steps})
 
     def _attend(
         self, fixed: dict[str, Any], before: Tensor, expected: Tensor | None

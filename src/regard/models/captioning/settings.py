@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Look = Literal["soft", "sample", "gumbel"]
+AttentionKind = Literal["soft", "sample", "gumbel"]
 
 
 class Convolutions(BaseModel):
@@ -66,7 +66,7 @@ class CaptionerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     encoder: Encoder = Field(default=Convolutions(kind="convolutions"), description="The encoder of the image.")
-    look: Look = Field(
+    look: AttentionKind = Field(
         default="soft",
         description="soft: the mean over all cells; sample: one cell, drawn, learned by REINFORCE; gumbel: one cell, "
         "drawn, with the gradient of the softmax (straight through).",

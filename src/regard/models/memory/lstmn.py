@@ -92,7 +92,7 @@ class LSTMNLayer(nn.Module):
         new = reference_tensor(self).new_zeros
         return Tapes(new(batch, 0, 2 * self.width), new(batch, 0, self.score.hidden_dim), new(batch, self.width))
 
-    def look(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:
+    def attend(self, state: Tapes, inputs: Float[Tensor, "batch inputs"]) -> Attended:
         """Read both tapes of the strict past; the context is h̃[t] and c̃[t], side by side."""
         query = torch.cat([inputs, state.attended], -1).unsqueeze(1)
         return self.attention(query, Prepared(state.hidden, state.key), state.tape)  # eq. 4, 5, 6
@@ -101,7 +101,7 @@ class LSTMNLayer(nn.Module):
         self, state: Tapes, inputs: Float[Tensor, "batch inputs"]
     ) -> tuple[Float[Tensor, "batch width"], Tapes, Attended]:
         """Read one vector: the hidden state, the tapes with it on them, and its attention."""
-        attended = self.look(state, inputs)
+        attended = self.attend(state, inputs)
         assert attended.context is not None
         read, memory = attended.context.squeeze(1).chunk(2, -1)
         opening, forgetting, leaving, candidate = self.gates(torch.cat([read, inputs], -1)).chunk(4, -1)  # eq. 7
@@ -151,7 +151,7 @@ class LSTMNLayer(nn.Module):
             return None
         if attention.refocus or (attention.training and attention.dropout):
             return None
-        if not is_unmodified(self, LSTMNLayer, methods=("score", "look", "step", "write")):
+        if not is_unmodified(self, LSTMNLayer, methods=("score", "attend", "step", "write")):
             return None
         gates = weights_of(self.gates, nn.Linear, "weight", "bias")
         names, methods = ("query_weight", "key_weight", "vector"), ("prepare", "pair_form", "forward")
@@ -162,13 +162,13 @@ class LSTMNLayer(nn.Module):
         """The attention of every step to the finished tapes, through the module whose calls are recorded."""
         each = zip(inputs.unbind(1), tape.split(1, 1), key.split(1, 1), strict=True)
         for now, written, projected in each:
-            attended = self.look(state, now)
+            attended = self.attend(state, now)
             assert attended.context is not None
             state = state.written(written, projected, attended.context.squeeze(1).chunk(2, -1)[0], self.bound)
 
 
 class LSTMNReader(nn.Module):
-    """Layers one upon the other; the top one's hidden states are what was read. See `models.reader`.
+    """Layers one upon the other; the top one's hidden states are what was read. See `models.text.reader`.
 
     Args:
         settings: the choices.

@@ -89,7 +89,7 @@ class Fusion(nn.Module):
         return State(memory, Moving(self.decoder.start(batch), memory.tape.new_zeros(batch, self.width)))
 
     def align(self, source: Source, query: Float[Tensor, "batch query_dim"]) -> Attended:
-        """Look at the source (eq. 10, 11, 12); the context is γ̃ and α̃, side by side."""
+        """Attend to the source (eq. 10, 11, 12); the context is γ̃ and α̃, side by side."""
         hidden, _ = source.tape.chunk(2, -1)
         attended: Attended = self.inter(
             query.unsqueeze(1), Prepared(hidden, source.key), source.tape, mask=masks.padding(source.lengths)
@@ -150,7 +150,7 @@ class DeepFusion(Fusion):
     def step(self, state: State, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One step of the target: both attentions, then the gates; r lets the source's memory in (eq. 13 to 15)."""
         past, before = state.moving
-        attended = self.decoder.look(past, inputs)  # eq. 4, 5, 6
+        attended = self.decoder.attend(past, inputs)  # eq. 4, 5, 6
         aligned = self.align(state.fixed, torch.cat([inputs, before], -1))  # eq. 10, 11, 12
         assert attended.context is not None and aligned.context is not None
         read, memory = attended.context.squeeze(1).chunk(2, -1)

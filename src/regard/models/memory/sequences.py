@@ -1,4 +1,4 @@
-"""The models of sequences by kind; each is imported when it is asked for."""
+"""The models of sequences by kind; each is imported at its first use."""
 
 from collections.abc import Callable
 from importlib import import_module

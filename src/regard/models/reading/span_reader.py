@@ -34,12 +34,12 @@ from regard.layers.recurrent import BidirectionalEncoder, Recurrence
 from regard.models.reading.span_settings import SpanReaderSettings
 
 NOTHING = 0
-"""The place that says that the text does not answer."""
+"""The position that stands for "the text does not answer"."""
 
 
 @runtime_checkable
 class Questions(Protocol):
-    """What is read: `data.question_batches.QuestionBatch` has it."""
+    """A batch of questions, each with its text, as `data.reading.question_batches.QuestionBatch`."""
 
     @property
     def text(self) -> Tensor:
@@ -78,7 +78,7 @@ class Questions(Protocol):
 
 
 class EncodedText(NamedTuple):
-    """A text that was read for a question.
+    """A text encoded for a question.
 
     Attributes:
         places: "nothing", then a vector a word.
@@ -110,8 +110,8 @@ class Round(nn.Module):
         text: Float[Tensor, "batch words width"],
         lengths: Int[Tensor, " batch"],
         shared: AttentionContext,
-        asked: Float[Tensor, "batch asked width"],
-        asked_mask: masks.Mask,
+        question: Float[Tensor, "batch question width"],
+        question_mask: masks.Mask,
     ) -> Float[Tensor, "batch words width"]:
         """One round over a text.
 
@@ -125,7 +125,7 @@ class Round(nn.Module):
         Returns:
             The words' states after the round.
         """
-        found = self.ask(text, asked, asked, mask=asked_mask).context
+        found = self.ask(text, question, question, mask=question_mask).context
         again = self.back(*self.back.project(text, None), shared).context
         joined = torch.cat([text, found, text * found, again], dim=-1)
         states: Tensor = self.read(self.dropout(joined), lengths).states
@@ -161,16 +161,16 @@ class SpanReader(nn.Module):
 
     def read(self, batch: Questions) -> EncodedText:
         """Read texts, each for its question. What lies behind a text's or a question's end changes nothing."""
-        asked_mask = masks.padding(batch.question_lengths)
-        asked = self.first(self.dropout(self._embedded(batch.question)), batch.question_lengths).states
+        question_mask = masks.padding(batch.question_lengths)
+        question = self.first(self.dropout(self._embedded(batch.question)), batch.question_lengths).states
         words = self._embedded(batch.text) + self.shared(batch.in_question)
         text = self.first(self.dropout(words), batch.lengths).states
         real = torch.arange(text.shape[1], device=text.device) < batch.lengths[:, None]
         shared = AttentionContext(keep=None if bool(real.all()) else real[:, None, None])
         for one in self.rounds:
-            text = one(text, batch.lengths, shared, asked, asked_mask)
+            text = one(text, batch.lengths, shared, question, question_mask)
         places = torch.cat([self.nothing.expand(len(text), 1, -1), text], dim=1)
-        state = self.pool(asked, mask=asked_mask).context
+        state = self.pool(question, mask=question_mask).context
         may = torch.full((len(text), 1), self.may_be_nothing, device=text.device)
         open = torch.cat([may, real], dim=1)
         return EncodedText(places, self.start.prepare(places), self.end.prepare(places), open, state)

@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 @runtime_checkable
 class Model(Protocol):
-    """What a translator's model offers, be it one of the `KINDS` or several as one (`tasks.ensemble`)."""
+    """What a translator's model offers, be it one of the `KINDS` or several as one (`tasks.translation.ensemble`)."""
 
     @property
     def decoder(self) -> Decoder:

@@ -11,10 +11,10 @@ from regard.models.transformer.build import transformer_stack
 
 
 class BidirectionalTransformer(nn.Module):
-    """Reads a sentence at once, where a `models.reader.Reader` goes from left to right.
+    """Reads a sentence at once, where a `models.text.reader.Reader` goes from left to right.
 
     Vectors of another width than the layers' own come in through a matrix. They are of length 1 at first, and those of
-    sinusoidal positions of √(dim/2): beside these, words are taken times √width, as in `transformer.Embedding`.
+    sinusoidal positions of √(dim/2): beside these, words are taken times √width, as by `transformer.embedding.Embedding`.
 
     Args:
         settings: the choices.
