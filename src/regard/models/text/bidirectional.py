@@ -14,7 +14,7 @@ class BidirectionalTransformer(nn.Module):
     """Reads a sentence at once, where a `models.text.reader.Reader` goes from left to right.
 
     Vectors of another width than the layers' own come in through a matrix. They are of length 1 at first, and those of
-    sinusoidal positions of √(dim/2): beside these, words are taken times √width, as by `transformer.embedding.Embedding`.
+    sinusoidal positions of √(dim/2): beside these, words are taken times √width, as by a Transformer's `Embedding`.
 
     Args:
         settings: the choices.
