@@ -18,7 +18,7 @@ from regard.training.processes.sharding import Shards
 from regard.training.progress import Reporter, reporter
 from regard.training.randomness import seed_everything, undisturbed
 from regard.training.run.checkpoint import checkpoints
-from regard.training.run.keeper import Keeper
+from regard.training.run.checkpointer import Keeper
 from regard.training.run.log import Log
 from regard.training.run.run import RunFolder
 from regard.training.schedule import learning_rate
