@@ -18,7 +18,7 @@ from regard.training.processes.sharding import Shards
 from regard.training.progress import Reporter, reporter
 from regard.training.randomness import seed_everything, undisturbed
 from regard.training.run.checkpoint import checkpoints
-from regard.training.run.checkpointer import Keeper
+from regard.training.run.checkpointer import Checkpointer
 from regard.training.run.log import Log
 from regard.training.run.run import RunFolder
 from regard.training.schedule import learning_rate
@@ -87,8 +87,8 @@ def train(
     reporting = progress if not isinstance(progress, str) else reporter(progress)
     if not processes.first:
         reporting = reporter("silent")
-    keeper = Keeper(run, model, optimizer, reader, processes, settings, seed, reporting.say, shards)
-    run_state = keeper.restore() if resume else TrainingState()
+    checkpointer = Checkpointer(run, model, optimizer, reader, processes, settings, seed, reporting.say, shards)
+    run_state = checkpointer.restore() if resume else TrainingState()
     bounds = Bounds(settings, reader.steps(0))
     updater = Updater(model, objective, optimizer, batches, processes, settings, sharded=shards is not None)
 
@@ -111,13 +111,13 @@ def train(
                 if log:
                     log.write("validation", run_state.step, {"epoch": run_state.epoch, **run_state.metrics})
             if best:
-                keeper.save_best(run_state)
+                checkpointer.save_best(run_state)
             save()
 
         def save() -> None:
             if log:
                 log.sync()
-            keeper.save(run_state)
+            checkpointer.save(run_state)
 
         def write_down(rate: float) -> None:
             if log:

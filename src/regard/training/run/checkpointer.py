@@ -19,7 +19,7 @@ from regard.training.update import Diverged
 _FORMAT = 1
 
 
-class Keeper:
+class Checkpointer:
     """Everything that a run saves, in one place.
 
     Args:
