@@ -58,7 +58,7 @@ struct Block {
         return given.keep + sizes.keep.at(item / sizes.heads, item % sizes.heads, first + r) + begin * sizes.keep.key;
     }
 
-    // Whether no query of the block sees any of its keys.
+    // Whether no query of the block attends to any of its keys.
     bool is_masked_out() const {
         if (sizes.causal && begin >= first + rows) return true;
         if (!given.keep) return false;

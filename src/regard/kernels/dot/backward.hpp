@@ -54,7 +54,7 @@ void weigh(T* scores, T* slopes, const T* kept, int64_t size, T normalizer, T th
     }
 }
 
-// What one thread needs for the gradients of one head of keys, and of the queries that see it.
+// What one thread needs for the gradients of one head of keys, and of the queries that attend to it.
 template <typename S, typename T, typename P>
 class Backward {
   public:
@@ -165,7 +165,7 @@ class Backward {
         }
     }
 
-    // What none of the rows first … last sees, of keys from … to.
+    // What none of the rows first … last attends to, of keys from … to.
     void clear_bias(T* to_bias, int64_t first, int64_t last, int64_t from, int64_t to) const {
         for (int64_t r = first; r < last && from < to; ++r)
             std::memset(to_bias + r * call.keys + from, 0, (to - from) * sizeof(T));
@@ -215,7 +215,7 @@ void backward(const Call& call, double scale) {
     using Plain = Vectors<S, T>;
     const View& bias = call.to_bias;
     const int64_t units = call.batch * call.key_heads, group = call.group();
-    // Blocks are those of the forward pass: one that sees nothing was not read, and may hold anything.
+    // Blocks are those of the forward pass: a fully masked one was not read, and may hold anything.
     const int64_t rows = call.rows(P::kStrip, P::kRows);
     const bool over_items = bias.at && bias.item == 0, over_heads = bias.at && bias.head == 0;
     const bool apart = over_items && over_heads && units > 1 && call.threads > 1;

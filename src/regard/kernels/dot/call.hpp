@@ -3,7 +3,7 @@
 //
 // Scores are logarithms to the base 2, log2(e) being part of what queries are multiplied by: a weight is then a power
 // of two. Queries are gone through in blocks of rows, blocks in strips of as many rows as a product takes at once, keys
-// in tiles, tiles in panels of two vectors. What a strip cannot see of a tile is not computed. Products are either
+// in tiles, tiles in panels of two vectors. What a strip may not attend to in a tile is not computed. Products are either
 // vectors' (`vectors.hpp`) or the matrix unit's (`amx/products.hpp`).
 
 #pragma once
@@ -56,7 +56,7 @@ struct Call {
     int64_t query_directions, key_directions;  // whether queries and keys are divided by their lengths
     int64_t offset, before, after;  // query i attends to the keys i + offset − before … i + offset + after
     int64_t lengths;                // address of each item's number of keys, or 0
-    int64_t query_lengths;                  // likewise of queries that see anything, its first ones, or 0
+    int64_t query_lengths;                  // likewise of queries that attend to anything, its first ones, or 0
     int64_t dropped, seed;          // how many of 2^32 weights are dropped
     int64_t unsafe;                 // address of what becomes 1 where numbers that were read are not safe, or 0
     View query, key, value, keep, bias;
@@ -68,7 +68,7 @@ struct Call {
     int64_t top, entropy, maximum, received, top_weights, top_keys;
 
     int64_t group() const { return heads / key_heads; }
-    // What was read may spoil others: a NaN, or numbers whose squares are too large to be added up.
+    // What was read may make others NaN: a NaN, or numbers whose squares are too large to be added up.
     void warn() const {
         if (unsafe) __atomic_store_n(reinterpret_cast<int64_t*>(unsafe), 1, __ATOMIC_RELAXED);
     }
@@ -85,7 +85,7 @@ struct Call {
         if (row >= valid_queries(item)) return 0;
         return std::max<int64_t>(0, std::min(length(item), row + offset + after + 1));
     }
-    // The end of what any of some rows sees: that of the last one that asks.
+    // The end of what any of some rows attends to: that of the last one.
     int64_t end(int64_t item, int64_t first, int64_t rows) const {
         int64_t last = std::min(first + rows, valid_queries(item)) - 1;
         return last < first ? 0 : end(item, last);
@@ -95,7 +95,7 @@ struct Call {
         int64_t blocks = (queries + most - 1) / most;
         return blocks < 2 ? queries : ((queries + blocks - 1) / blocks + strip - 1) / strip * strip;
     }
-    bool sees(int64_t item, int64_t head, int64_t row, int64_t place) const {
+    bool attends(int64_t item, int64_t head, int64_t row, int64_t place) const {
         bool within = begin(row) <= place && place < end(item, row);
         return within && (!keep.at || keep.of<uint8_t>(item, head)[row * keep.row + place * keep.column]);
     }
@@ -113,7 +113,7 @@ struct Buffer {
 // Some queries of one head.
 struct Block {
     int64_t item, head, first, rows;
-    int64_t begin, end;  // the keys that any of them sees
+    int64_t begin, end;  // the keys that any of them attends to
 
     Block(const Call& call, int64_t item, int64_t head, int64_t first, int64_t most)
         : item(item),
@@ -131,7 +131,7 @@ struct Block {
     }
 };
 
-// A block and some keys, whole panels from `start` on. What strip n may see of them: begin[n] … end[n], from `start`.
+// A block and some keys, whole panels from `start` on. What strip n may attend to: begin[n] … end[n], from `start`.
 template <typename T, int64_t kStrip>
 struct Tile {
     const Call& call;
@@ -170,8 +170,8 @@ struct Tile {
         return false;
     }
 
-    // What a strip sees, in whole panels and in whole vectors.
-    bool seen(int64_t n, int64_t panel) const { return panel < end[n] && panel + kPanel<T> > begin[n]; }
+    // What a strip attends to, in whole panels and in whole vectors.
+    bool visible(int64_t n, int64_t panel) const { return panel < end[n] && panel + kPanel<T> > begin[n]; }
     int64_t first_panel(int64_t n) const { return begin[n] / kPanel<T> * kPanel<T>; }
     int64_t last_panel(int64_t n) const { return (end[n] + kPanel<T> - 1) / kPanel<T> * kPanel<T>; }
     int64_t first_vector(int64_t n) const { return begin[n] / kLanes<T> * kLanes<T>; }
@@ -187,7 +187,7 @@ struct Tile {
                 __builtin_prefetch(line + (block.first + strip * kStrip + r) * bias.row + c, 0, 2);
     }
 
-    // Scores of one row from its product, keys from … to: the bias is added, −inf written where it does not see.
+    // Scores of one row from its product, keys from … to: the bias is added, −inf written where it is masked out.
     void finish(int64_t row, T* scores, int64_t from, int64_t to) const {
         int64_t query = block.first + row;
         int64_t low = std::min(std::max(from, call.begin(query) - start), to);

@@ -53,7 +53,7 @@ class Directions {
         return {reinterpret_cast<int64_t>(numbers.at), 0, 0, width, 1};
     }
 
-    // Gradients of directions, rows from `first` on of those that were asked for last, become those of the rows.
+    // Gradients of directions, rows from `first` on of those that were returned last, become those of the rows.
     void back(int64_t first, int64_t rows, S* gradients) const {
         if (!wanted) return;
         for (int64_t r = first; r < first + rows; ++r, gradients += columns) {

@@ -49,11 +49,11 @@ struct Softmax {
         if (!small[r]) {
             Vec<T> most = loops::all<T>(top[r]);
             for (int64_t c = from; c < to; c += L) most = loops::larger<T>(most, load(scores + c));
-            const T old = top[r], now = seen(top[r] = loops::largest<T>(most));
+            const T old = top[r], now = or_zero(top[r] = loops::largest<T>(most));
             // Until now all weights were 0, or they are to be multiplied.
             if (old != now && old > kNever<T>) factor = loops::power_of_two<T>(loops::all<T>(old - now))[0];
         }
-        const T most = seen(top[r]);
+        const T most = or_zero(top[r]);
         Vec<T> sum{};
         for (int64_t c = from; c < to; c += 2 * L) {
             Vec<T> one = loops::power_of_two<T>(load(scores + c) - most);
@@ -66,7 +66,7 @@ struct Softmax {
     }
 
   private:
-    static T seen(T most) { return most > kNever<T> ? most : 0; }  // where nothing is seen, or NaN
+    static T or_zero(T most) { return most > kNever<T> ? most : 0; }  // of a fully masked row, or NaN
 };
 
 // What one thread needs to go through the blocks of one head of keys.

@@ -54,7 +54,7 @@ struct Row {
     Row(T* scores, int64_t from, int64_t to) {
         most = loops::all<T>(kNever<T>);
         for (int64_t c = from; c < to; c += kLanes<T>) most = loops::larger<T>(most, load(scores + c));
-        T top = loops::largest<T>(most), safe = top > kNever<T> ? top : 0;  // where nothing is seen, or NaN
+        T top = loops::largest<T>(most), safe = top > kNever<T> ? top : 0;  // of a fully masked row, or NaN
         Vec<T> sum{}, sum_mixed{};
         for (int64_t c = from; c < to; c += kLanes<T>) {
             Vec<T> score = load(scores + c) - safe, weight = loops::power_of_two<T>(score);
@@ -84,9 +84,9 @@ void top_of_row(const Call& call, const Block& block, int64_t query, const T* we
     const T nan = std::numeric_limits<T>::quiet_NaN();
     if (row.total != row.total) {
         for (int64_t k = 0; k < call.keys && largest.count < call.top; ++k)
-            if (call.sees(block.item, block.head, query, k)) largest.add(nan, k);
+            if (call.attends(block.item, block.head, query, k)) largest.add(nan, k);
         for (int64_t k = 0; k < call.keys && largest.count < call.top; ++k)
-            if (!call.sees(block.item, block.head, query, k)) largest.add(0, k);
+            if (!call.attends(block.item, block.head, query, k)) largest.add(0, k);
         return;
     }
     const int64_t end = std::min(to, call.keys - start);
@@ -170,9 +170,9 @@ class Statistics {
             T entropy = row.total == 0 ? 0 : T(kLn2) * (std::log2(row.total) - row.mixed * inverse.at[r]);
             reinterpret_cast<T*>(call.entropy)[line + r] = entropy < 0 ? 0 : entropy;
             if (call.top) top_of_row(call, block, block.first + r, here, start, low, high, row);
-            if (inverse.at[r] != inverse.at[r]) {  // NaN is received from this row where it sees, and not beyond
+            if (inverse.at[r] != inverse.at[r]) {  // NaN is received from this row where it attends, and not beyond
                 for (int64_t c = low; c < high; ++c)
-                    here[c] = call.sees(block.item, block.head, block.first + r, start + c) ? inverse.at[r] : 0;
+                    here[c] = call.attends(block.item, block.head, block.first + r, start + c) ? inverse.at[r] : 0;
                 inverse.at[r] = 1;
             }
         }

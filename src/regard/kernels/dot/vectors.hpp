@@ -68,14 +68,14 @@ struct Vectors {
     };
     struct Room {};  // to work in
 
-    // out = rows · keysᵀ, where the strips see something; all of them at once, with no work aside.
+    // out = rows · keysᵀ, where the strips attend to something; all of them at once, with no work aside.
     template <typename Work>
     static void product(const Tile& tile, int64_t, const Lines& lines, const Turned& keys, T* out, Work&&) {
         const int64_t depth = lines.columns, am = lines.width;
         const T* b = keys.numbers.at + tile.start * depth;
         for (int64_t p = 0; p < tile.columns; p += kPanel<T>)
             for (int64_t n = 0; n < tile.strips(); ++n)
-                if (tile.seen(n, p)) {
+                if (tile.visible(n, p)) {
                     tile.fetch_bias(n, p);
                     by_panels<T, false>(tile.rows_of(n), kPanel<T>, depth, lines.numbers.at + n * kStrip * am, am, 1,
                                         b + p * depth, 0, out + n * kStrip * tile.stride + p, tile.stride);
@@ -84,7 +84,7 @@ struct Vectors {
 
     static void mend(const Tile&, int64_t, const Lines&, const View&, T*) {}  // nothing is amiss
 
-    // Weights are wanted for what a strip sees, and written where its scores were.
+    // Weights are wanted for what a strip attends to, and written where its scores were.
     static int64_t begin(const Tile& tile, int64_t n) { return tile.first_panel(n); }
     static int64_t end(const Tile& tile, int64_t n) { return tile.last_panel(n); }
     static auto writer(int64_t, T* to, Room&) {
@@ -108,13 +108,13 @@ struct Vectors {
         read(tile, 0, weights, values, width, out, room);
     }
 
-    // sums[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips see them.
+    // sums[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips attend to them.
     static void into_keys(const Tile& tile, const T* weights, const Lines& lines, Sums& sums, Room&) {
         const int64_t strips = tile.strips(), width = lines.width;
         auto seen_by = [&](int64_t panel, int64_t& first, int64_t& last) {
             first = strips, last = 0;
             for (int64_t n = 0; n < strips; ++n)
-                if (tile.seen(n, panel)) first = std::min(first, n), last = n + 1;
+                if (tile.visible(n, panel)) first = std::min(first, n), last = n + 1;
         };
         for (int64_t panel = 0, next; panel < tile.columns; panel = next) {
             int64_t first, last, other_first, other_last;

@@ -2,7 +2,7 @@
 //
 // With the features f of queries and keys, query i reads (f_i . M_i + sum_j s_ij [v_j, 1]), the last column of which
 // divides the others: M is the sum of f_j [v_j, 1] over the keys before the query's chunk, s_ij = f_i . f_j over those
-// of the chunk that it may see. The features elu + 1 are made here; their slope is the feature or 1, the smaller one.
+// of the chunk that it may attend to. The features elu + 1 are made here; their slope is the feature or 1, the smaller one.
 //
 // Keys before all queries (`early`) are only added up, queries before all keys, or beside them (`lone`), only read;
 // the others stand in pairs. Where nothing is causal all keys are early and all queries lone.
@@ -125,7 +125,7 @@ void turn(int64_t rows, int64_t columns, const T* from, int64_t from_stride, T* 
         for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
-// Nothing above the diagonal: what is later is not seen.
+// Nothing above the diagonal: what is later is masked out.
 template <typename T>
 void lower(int64_t count, T* scores) {
     for (int64_t i = 0; i < count; ++i) std::fill(scores + i * kChunk + i + 1, scores + (i + 1) * kChunk, T(0));

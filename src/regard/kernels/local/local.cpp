@@ -1,7 +1,7 @@
 // Products with a window of rows for each query: scores of its keys, what it reads of them, and the gradients of both.
 //
 // The window of query q begins at row first[q] and is `window` rows long; nothing is copied. Queries are gone through
-// in the order of their windows, so that rows that several of them see are read from a cache. Each of the three is the
+// in the order of their windows, so that rows that several of them attend to are read from a cache. Each of the three is the
 // gradient of the other two (see local.py). The softmax over such windows in one pass is in softmax.hpp.
 //
 #include "local/softmax.hpp"

@@ -2,7 +2,7 @@
 //
 // A window holds the rows within a radius of the center that lie before the item's length. Each query goes through its
 // window once: scores, softmax, Gaussian, and what it reads; rows outside are not touched. Queries are taken in the
-// order of their windows, so that rows that several of them see are read from a cache (see softmax.py).
+// order of their windows, so that rows that several of them attend to are read from a cache (see softmax.py).
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct Call {
 };
 
 struct Span {
-    int64_t begin, end;  // rows that are seen
+    int64_t begin, end;  // rows that are attended to
 };
 
 template <typename T>
@@ -37,7 +37,7 @@ int64_t first_of(const Call& s, T center) {
     return first > 0 ? first < T(last) ? int64_t(first) : last : 0;
 }
 
-// The rows of it that are seen; of a center that is NaN none.
+// The rows of it that are attended to; of a center that is NaN none.
 template <typename T>
 Span span_of(const Call& s, T center, int64_t first, int64_t length) {
     T reach = reach_of(s, center);
@@ -79,19 +79,19 @@ void softmax(T* score, int64_t count, T* weight) {
 
 // exp(−(row − center)² / 2σ²)
 template <typename T>
-void gaussian(const Call& s, T center, Span seen, T* out) {
+void gaussian(const Call& s, T center, Span visible, T* out) {
     constexpr int L = kLanes<T>;
     T factor = s.sigma > 0 ? T(-1 / (2 * s.sigma * s.sigma)) : T(0);
-    int64_t count = seen.end - seen.begin;
+    int64_t count = visible.end - visible.begin;
     for (int64_t w = 0; w < whole<T>(count); ++w) {
-        T distance = w < count ? T(seen.begin + w) - center : T(0);
+        T distance = w < count ? T(visible.begin + w) - center : T(0);
         out[w] = distance * distance * factor;
     }
     for (int64_t w = 0; w < count; w += L) store(out + w, exponential<T>(load(out + w)));
 }
 
-// context (batch, queries, value_width), scores (batch, queries, window) with −inf where nothing is seen. Whether all
-// that is seen, and all queries, are finite.
+// context (batch, queries, value_width), scores (batch, queries, window) with −inf where nothing is attended to. Whether all
+// that is attended to, and all queries, are finite.
 template <typename T>
 bool forward(const Call& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
              T* context, T* scores, int64_t* first, int64_t* order) {
@@ -104,19 +104,19 @@ bool forward(const Call& s, const T* center, const int64_t* lengths, const T* le
         T *score = held.data(), *weight = score + room, *near = weight + room;
         for (int64_t at = from; at < to; ++at) {
             int64_t b = at / s.queries, q = b * s.queries + order[at];
-            Span seen = span_of(s, center[q], first[q], lengths[b]);
-            int64_t count = seen.end - seen.begin;
-            dots(left + q * s.width, key + b * s.key[0] + seen.begin * s.key[1], s.key[1], count, s.width, score);
+            Span visible = span_of(s, center[q], first[q], lengths[b]);
+            int64_t count = visible.end - visible.begin;
+            dots(left + q * s.width, key + b * s.key[0] + visible.begin * s.key[1], s.key[1], count, s.width, score);
             for (int64_t w = 0; w < count; ++w) score[w] *= T(s.scale);
             T* own_scores = scores + q * s.window;
             std::fill(own_scores, own_scores + s.window, -std::numeric_limits<T>::infinity());
-            std::copy(score, score + count, own_scores + (seen.begin - first[q]));
+            std::copy(score, score + count, own_scores + (visible.begin - first[q]));
             T found = center[q] * T(0) + (count ? nonfinite(score, count) : nonfinite(left + q * s.width, s.width));
             softmax(score, count, weight);
-            gaussian(s, center[q], seen, near);
+            gaussian(s, center[q], visible, near);
             for (int64_t w = 0; w < count; ++w) weight[w] *= near[w];
             T* into = context + q * s.value_width;
-            mix(weight, value + b * s.value[0] + seen.begin * s.value[1], s.value[1], count, s.value_width, into);
+            mix(weight, value + b * s.value[0] + visible.begin * s.value[1], s.value[1], count, s.value_width, into);
             if (!(found + nonfinite(into, s.value_width) == 0)) finite = false;
         }
     });
@@ -147,27 +147,27 @@ void backward(const Call& s, const T* center, const int64_t* lengths, const T* l
                   };
                   for (int64_t at = b * s.queries; at < (b + 1) * s.queries; ++at) {
                       int64_t q = b * s.queries + order[at];
-                      Span seen = span_of(s, center[q], first[q], lengths[b]);
-                      int64_t count = seen.end - seen.begin, skipped = seen.begin - first[q];
-                      clear(seen.end);
+                      Span visible = span_of(s, center[q], first[q], lengths[b]);
+                      int64_t count = visible.end - visible.begin, skipped = visible.begin - first[q];
+                      clear(visible.end);
                       std::copy(scores + q * s.window + skipped, scores + q * s.window + skipped + count, score);
                       softmax(score, count, weight);
-                      gaussian(s, center[q], seen, near);
+                      gaussian(s, center[q], visible, near);
                       T through = 0, towards = 0;
                       std::fill(slope, slope + count, T(0));
                       if (above) {
                           const T* given = above + q * s.value_width;
-                          dots(given, value + b * s.value[0] + seen.begin * s.value[1], s.value[1], count,
+                          dots(given, value + b * s.value[0] + visible.begin * s.value[1], s.value[1], count,
                                s.value_width, slope);
                           for (int64_t w = 0; w < count; ++w) {
                               T part = slope[w] * weight[w] * near[w];
                               through += part;
-                              towards += part * (T(seen.begin + w) - center[q]);
+                              towards += part * (T(visible.begin + w) - center[q]);
                           }
                           if (to_value) {
                               for (int64_t w = 0; w < count; ++w) score[w] = weight[w] * near[w];
                               spread(score, given, s.value_width, count, s.value_width,
-                                     to_value + (b * s.rows + seen.begin) * s.value_width);
+                                     to_value + (b * s.rows + visible.begin) * s.value_width);
                           }
                       }
                       if (to_center) to_center[q] = s.sigma > 0 ? towards / T(s.sigma * s.sigma) : T(0);
@@ -177,11 +177,11 @@ void backward(const Call& s, const T* center, const int64_t* lengths, const T* l
                           slope[w] *= T(s.scale);
                       }
                       if (to_left)
-                          mix(slope, key + b * s.key[0] + seen.begin * s.key[1], s.key[1], count, s.width,
+                          mix(slope, key + b * s.key[0] + visible.begin * s.key[1], s.key[1], count, s.width,
                               to_left + q * s.width);
                       if (to_key)
                           spread(slope, left + q * s.width, s.width, count, s.width,
-                                 to_key + (b * s.rows + seen.begin) * s.width);
+                                 to_key + (b * s.rows + visible.begin) * s.width);
                   }
                   clear(s.rows);
               }

@@ -47,7 +47,7 @@ float one_row(const Sizes& sizes, float* row, int64_t target, const float* bias,
     V most = all<float>(-std::numeric_limits<float>::infinity()), added = {}, sums = {};
     double of_last = 0;
     through(size, row, [&](V x, int64_t, int) { most = larger<float>(most, x); });
-    // All is told from the largest on: beside a large number a logarithm would lose its digits.
+    // All is relative to the largest: beside a large number a logarithm would lose its digits.
     const float top = largest<float>(most), chosen = row[target] - top;
     right = first_of_all(row, target, top);
     through(size, row, [&](V x, int64_t i, int count) {

@@ -301,7 +301,7 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, i
 
 }  // namespace loops
 
-// Whether a loop has failed since the last time that somebody asked.
+// Whether a loop has failed since this was last called.
 extern "C" inline __attribute__((used)) int loops_failed() {
     bool was = loops::failed;
     loops::failed = false;

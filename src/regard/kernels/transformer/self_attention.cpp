@@ -30,7 +30,7 @@ struct Call {  // self_attention.py's array
     int64_t across() const { return heads * width; }
     int64_t room() const { return (size + kPanel - 1) / kPanel * kPanel; }
     int64_t stride() const { return room() + L; }  // of scores: rows do not lie whole pages apart
-    // Keys that some rows see, the last of which is given.
+    // Keys that some rows attend to, the last of which is given.
     int64_t visible_keys(int64_t last) const { return causal ? last + 1 : size; }
 };
 
@@ -173,7 +173,7 @@ void backward_head(const Call& call, float scale, int64_t item, int64_t head, Wo
             multiply<float, false>(here, width, span, slopes, stride, 1, work.keys.at, width,
                                    call.to_made + line + (first + strip) * call.line(), call.line());
         }
-        // Keys' and values' gradients: kStrip of them at a time, from the strips of queries that see any of these.
+        // Keys' and values' gradients: kStrip of them at a time, from the strips of queries that attend to any of these.
         for (int64_t key = 0; key < all_visible; key += kStrip) {
             const int64_t keys = std::min(kStrip, all_visible - key);
             const int64_t from = call.causal ? std::max<int64_t>(0, key - first) / kStrip * kStrip : 0;

@@ -144,7 +144,7 @@ struct Layer {
 };
 
 // The keys and values of one layer and head lie in rows of `width` numbers, `head` numbers after those of the head
-// before; values lie `kind` numbers after keys, and layers `layer` numbers apart. `slots` are seen, the last is new.
+// before; values lie `kind` numbers after keys, and layers `layer` numbers apart. `slots` are attended to, the last is new.
 struct Past {
     float* states;
     int64_t layer, kind, head, slots;
@@ -181,7 +181,7 @@ void activate(const Stack& stack, float* hidden) {
         });
 }
 
-// What one head reads of the rows that it sees, for one query; `weights` has room for a number a slot.
+// What one head reads of the rows that it attends to, for one query; `weights` has room for a number a slot.
 void read(int64_t slots, int64_t width, float scale, const float* query, const float* keys, const float* values,
           const float* bias, float* weights, float* context) {
     by_outputs(0, slots, width, keys, nullptr, query, weights);
@@ -240,7 +240,7 @@ void step(const Stack* stack, const Past* past, const float* bias, int64_t threa
     stack->norm(dim, x, x);
 }
 
-// Room for vectors may be lacking: see `share`, which tells of it.
+// Room for vectors may be lacking: see `share`, which reports it.
 template <typename Work>
 void safely(const Work& work) {
     share(1, 1, 1, 0, [&](int64_t, int64_t) { work(); });

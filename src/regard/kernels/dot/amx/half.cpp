@@ -86,7 +86,7 @@ struct Run {
                 char* own = threads_room + threads++ * places.thread_bytes;
                 const tiles::Held held(true);
                 for (int64_t at = begin; at < end; ++at) {
-                    // From both ends in turn: where queries see different numbers of keys, threads get like shares.
+                    // From both ends in turn: where queries attend to different numbers of keys, threads get like shares.
                     const int64_t turn = at % blocks, block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
                     const int64_t head = at / blocks;
                     attend(first * each + head, block, room + head / each * places.head_bytes, own);

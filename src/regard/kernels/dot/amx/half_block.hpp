@@ -22,16 +22,16 @@ namespace {
 #define REGARD_INLINE inline REGARD_ALWAYS
 #define REGARD_ALONE __attribute__((noinline))  // among others' its registers would not suffice
 
-// The keys that each of kQueries queries sees, from start to before stop.
+// The keys that each of kQueries queries attends to, from start to before stop.
 struct Visible {
     int64_t start[kQueries], stop[kQueries];
-    int64_t first, last;       // what any of them sees
-    int64_t all_from, all_to;  // what all of them see
+    int64_t first, last;       // what any of them attends to
+    int64_t all_from, all_to;  // what all of them attend to
 
     Visible(const Call& call, int64_t query, int64_t count, int64_t keys)
         : first(keys), last(0), all_from(0), all_to(keys) {
         if (query + call.offset + count - 1 <= call.before && query + call.offset + call.after + 1 >= keys) {
-            std::fill_n(start, count, 0), std::fill_n(stop, count, keys);  // all see all
+            std::fill_n(start, count, 0), std::fill_n(stop, count, keys);  // all attend to all
             first = 0, last = keys;
             return;
         }
@@ -46,7 +46,7 @@ struct Visible {
     bool is_whole(int64_t begin, int64_t end) const { return all_from <= begin * kKeys && end * kKeys <= all_to; }
 };
 
-// What a query sees of some groups of keys: keys from low to before high, which are in groups from first to before last.
+// What a query attends to of some groups of keys: keys from low to before high, which are in groups from first to before last.
 struct Part {
     int64_t low, high, first, last;
 
@@ -96,7 +96,7 @@ struct Block {
 
     // --- scores ---
 
-    // The highest scores of kNear groups that all see, looked for row by row while the unit makes others.
+    // The highest scores of kNear groups that all attend to, found row by row while the unit makes others.
     struct Maxima {
         const float* from;
         int64_t stride;
@@ -118,7 +118,7 @@ struct Block {
         }
     };
 
-    // Of some groups of keys, and the highest lane by lane: a few groups' are looked at while they are near.
+    // Of some groups of keys, and the highest lane by lane: a few groups' are compared while they are near.
     REGARD_ALONE void score(int64_t begin, int64_t end) {
         std::fill(highest, highest + kQueries, _mm512_set1_ps(-INFINITY));
         tiles::written();
@@ -233,7 +233,7 @@ struct Block {
 
     // --- weights ---
 
-    // Of some groups of keys, one row of a tile for each query and group, 0 where it sees nothing. Rows of weights that
+    // Of some groups of keys, one row of a tile for each query and group, 0 where it attends to none. Rows of weights that
     // no query has may hold anything: they give rows of the context that none has either.
     REGARD_ALONE void weigh(int64_t begin, int64_t end) {
         alignas(64) float found[kQueries];

@@ -23,7 +23,7 @@ namespace {
 using tiles::kTile;
 
 constexpr int64_t kKeys = 32, kQueries = 32;  // two tiles of each
-constexpr int64_t kGroups = 32, kNear = 2;    // groups of kKeys whose scores are held, and are looked at together
+constexpr int64_t kGroups = 32, kNear = 2;    // groups of kKeys whose scores are held, and are handled together
 constexpr int64_t kLanes = 16;
 constexpr float kLogTwo = 0.693147180559945309f;
 

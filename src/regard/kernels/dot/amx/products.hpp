@@ -157,14 +157,14 @@ struct Matrix {
         Room() : tiles(2 * kAcross) { std::memset(tiles.at, 0, 2 * kAcross); }
     };
 
-    // out = rows · keysᵀ, where the strips from n on see something.
+    // out = rows · keysᵀ, where the strips from n on attend to something.
     template <typename Work>
     static void product(const Tile& tile, int64_t n, const Lines& lines, const Turned& keys, T* out, Work&& work) {
         const int64_t depth = chunks(lines.columns);
         const bool more = n + 1 < tile.strips();
         Aside<std::remove_reference_t<Work>> aside{work, tile.columns / kChunk * depth * 6};
         for (int64_t p = 0; p < tile.columns; p += kChunk) {
-            const bool first = tile.seen(n, p), second = more && tile.seen(n + 1, p);
+            const bool first = tile.visible(n, p), second = more && tile.visible(n + 1, p);
             if (!first && !second) continue;
             const Side b{keys.tiles.at + (tile.start + p) / kStrip * keys.across(), kThree, keys.across()};
             const int64_t from = first ? n : n + 1;
@@ -190,7 +190,7 @@ struct Matrix {
         }
     }
 
-    // The first key that a strip and the one beside it see of a tile, and the end of them, in whole panels.
+    // The first key that a strip and the one beside it attend to of a tile, and the end of them, in whole panels.
     static int64_t begin(const Tile& tile, int64_t strip) {
         const int64_t n = strip / 2 * 2;
         const bool more = n + 1 < tile.strips() && tile.end[n + 1];
@@ -202,7 +202,7 @@ struct Matrix {
         return n + 1 < tile.strips() ? std::max(tile.last_panel(n), tile.last_panel(n + 1)) : tile.last_panel(n);
     }
 
-    // The weights of one of their rows, as the unit takes them; 0 where it sees none.
+    // The weights of one of their rows, as the unit takes them; 0 where it attends to none.
     static void lay(const Tile& tile, int64_t n, int64_t row, const T* weights, int64_t from, int64_t to, Room& room) {
         const int64_t strip = row / kStrip, low = tile.first_vector(strip), high = tile.last_vector(strip);
         weights += row * tile.stride;
@@ -243,13 +243,13 @@ struct Matrix {
             }
     }
 
-    // sums[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips see them.
+    // sums[keys] += weightsᵀ · rows, for the keys of a tile, from the rows whose strips attend to them.
     static void into_keys(const Tile& tile, const T* weights, const Lines& lines, Sums& sums, Room& room) {
         const int64_t all = chunks(tile.block.rows), width = lines.width;
         for (int64_t panel = 0; panel < tile.columns; panel += kChunk) {
             int64_t first = all, last = 0;
             for (int64_t n = 0; n < tile.strips(); ++n)
-                if (tile.seen(n, panel)) first = std::min(first, n / 2), last = n / 2 + 1;
+                if (tile.visible(n, panel)) first = std::min(first, n / 2), last = n / 2 + 1;
             if (first >= last) continue;
             for (int64_t chunk = first; chunk < last; ++chunk)
                 for (int64_t i = 0; i < 2; ++i)
@@ -266,7 +266,7 @@ struct Matrix {
     }
 
   private:
-    // 16 weights of a strip's row, 0 where it sees none.
+    // 16 weights of a strip's row, 0 where it attends to none.
     static __m512 weight(const Tile& tile, const T* weights, int64_t strip, int64_t row, int64_t column) {
         if (strip >= tile.strips() || row >= tile.rows_of(strip) || column < tile.first_vector(strip) ||
             column >= tile.last_vector(strip))
