@@ -21,20 +21,20 @@ def test_the_draws_are_those_of_the_loop(shape, rate, kind):
     identity = torch.eye(keys, dtype=kind).expand(batch, heads, keys, keys)
     for seed in (0, 1, 2**62 - 1, dropout_mask.new_seed()):
         read = dot.attention(query, key, identity, visible=ALL, bias=None, scale=1.0, dropout=rate, seed=seed)
-        kept = dropout_mask.kept(seed, rate, read)
+        kept = dropout_mask.multipliers(seed, rate, read)
         assert torch.equal(read != 0, kept != 0)
         torch.testing.assert_close(read * keys, kept)
 
 
 def test_of_three_axes_and_any_strides():
     whole = torch.empty(2, 31, 67)
-    kept = dropout_mask.kept(5, 0.3, whole)
+    kept = dropout_mask.multipliers(5, 0.3, whole)
     assert kept.shape == whole.shape and 0.25 < (kept == 0).double().mean() < 0.35
     assert torch.equal(kept[kept != 0].unique(), torch.tensor([1 / (1 - 0.3)]))
-    turned = dropout_mask.kept(5, 0.3, torch.empty(67, 31, 2).permute(2, 1, 0))
+    turned = dropout_mask.multipliers(5, 0.3, torch.empty(67, 31, 2).permute(2, 1, 0))
     assert torch.equal(turned, kept) and turned.is_contiguous()
-    assert torch.equal(dropout_mask.kept(5, 0.3, whole.unsqueeze(1)).squeeze(1), kept)
-    assert not torch.equal(dropout_mask.kept(6, 0.3, whole), kept)
+    assert torch.equal(dropout_mask.multipliers(5, 0.3, whole.unsqueeze(1)).squeeze(1), kept)
+    assert not torch.equal(dropout_mask.multipliers(6, 0.3, whole), kept)
 
 
 def test_a_seed_is_torchs_next_number():

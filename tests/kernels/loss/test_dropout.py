@@ -108,7 +108,7 @@ def test_the_layer_draws_as_it_did(monkeypatch):
 def test_what_is_kept_keeps_the_expectation(rate):
     """Of all draws that there are, each once: exactly so many drop, and the rest makes up for them."""
     bits = torch.arange(-(2**15), 2**15, dtype=torch.int16).roll(101)
-    kept = dropout.kept(bits, rate, torch.float64)
+    kept = dropout.multipliers(bits, rate, torch.float64)
     assert int((kept == 0).sum()) == rate
     assert kept.mean().item() == pytest.approx(1.0 if rate < dropout.LEVELS else 0.0)
 

@@ -57,7 +57,7 @@ class Focus(NamedTuple):
         return (gaussian_window(self.center, self.sigma),) if self.sigma > 0 else ()
 
 
-class Places(NamedTuple):
+class WindowKeys(NamedTuple):
     """Which keys are in each query's window.
 
     Attributes:
@@ -137,7 +137,7 @@ def _size(radius: float, keys: int) -> int:
     return int(min(2 * radius + 3, keys))
 
 
-def places(focus: Focus, keys: int, mask: MaskLike | None = None) -> Places:
+def window_keys(focus: Focus, keys: int, mask: MaskLike | None = None) -> WindowKeys:
     """The windows as `focus.mask & mask` has them."""
     center = focus.center.detach()
     center = center.to(torch.float64 if center.dtype == torch.float64 else torch.float32)
@@ -147,11 +147,11 @@ def places(focus: Focus, keys: int, mask: MaskLike | None = None) -> Places:
     first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
     at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
     keep = (at.to(center.dtype) - center.unsqueeze(-1)).abs() <= reach.unsqueeze(-1)
-    found = Places(first, keep & (at < focus.lengths[:, None, None]))
+    found = WindowKeys(first, keep & (at < focus.lengths[:, None, None]))
     if mask is None:
         return found
     drawn = as_mask(mask).draw(Sizes(center.shape[0], 1, center.shape[1], keys), center.device).squeeze(1)
-    return Places(first, found.keep & found.of(drawn, keys))
+    return WindowKeys(first, found.keep & found.of(drawn, keys))
 
 
 def attend_in_window(
@@ -188,8 +188,8 @@ def attend_in_window(
         and is_softmax(normalizer)
         and local_softmax.serves(query, ready.projected, value, focus.center)
     ):
-        return _at_once(query, ready, value, focus, score, normalizer)
-    found = places(focus, sizes.keys, mask)
+        return _softmax_in_window(query, ready, value, focus, score, normalizer)
+    found = window_keys(focus, sizes.keys, mask)
     if not are_plain_tensors(found.first, found.keep, bias):  # a mask or a bias may be of any class
         return None
     scores, finite = _scores(query, ready, score, found)
@@ -222,7 +222,7 @@ def attend_in_window(
     return Attended(context, log_prob=log_prob, source=Source(whole, logs))
 
 
-def _at_once(
+def _softmax_in_window(
     query: Tensor, ready: Prepared, value: Tensor, focus: Focus, score: DotProduct, normalizer: Normalizer
 ) -> Attended | None:
     """Softmax of dot products, which scores, weighs and reads a window at once; the weights are made on access."""
@@ -237,11 +237,11 @@ def _at_once(
     context, scores, first = attended
 
     def whole() -> Tensor:
-        found = Places(first, scores.detach() != -torch.inf)
+        found = WindowKeys(first, scores.detach() != -torch.inf)
         return found.spread(_refocused(normalizer(scores), found, focus), keys, 0.0)
 
     def logs() -> Tensor:
-        return Places(first, scores.detach() != -torch.inf).spread(normalizer.log_weights(scores), keys, -torch.inf)
+        return WindowKeys(first, scores.detach() != -torch.inf).spread(normalizer.log_weights(scores), keys, -torch.inf)
 
     return Attended(context, source=Source(whole, logs))
 
@@ -249,14 +249,14 @@ def _at_once(
 _LINEAR = (Dot, ScaledDot, General)
 
 
-def _refocused(weights: Tensor, found: Places, focus: Focus) -> Tensor:
+def _refocused(weights: Tensor, found: WindowKeys, focus: Focus) -> Tensor:
     """With the Gaussian, whose positions count from the first weight."""
     if focus.sigma == 0:
         return weights
     return gaussian_window(focus.center - found.first, focus.sigma)(weights)
 
 
-def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tuple[Tensor, Tensor]:
+def _scores(query: Tensor, ready: Prepared, score: Score, found: WindowKeys) -> tuple[Tensor, Tensor]:
     """Of the windows' keys, and a number that is not finite if a query or one of these keys is not."""
     first, window = found.first, found.keep.shape[-1]
     if isinstance(score, DotProduct):
@@ -266,17 +266,19 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
         # Of a key that is not finite `prepare` made NaN; a query may have become 0, where it gives a direction alone.
         return scores, scores.detach().sum() + wide(query.detach()).sum()
     if isinstance(score, Location):
-        seen = local.mix(wide(found.keep.to(query.dtype)), ready.key.detach(), first)
-        return found.of(score(query, ready), ready.key.shape[1]), seen.sum() + wide(query.detach()).sum()
+        attended = local.mix(wide(found.keep.to(query.dtype)), ready.key.detach(), first)
+        return found.of(score(query, ready), ready.key.shape[1]), attended.sum() + wide(query.detach()).sum()
     flat, keys = ready.projected.flatten(0, 1), ready.key.shape[1]
-    strange = [wide(query.detach()).sum()]
+    finite_probes = [wide(query.detach()).sum()]
 
     def some(part: slice) -> Tensor:
-        places = found.keys[:, part] + keys * torch.arange(query.shape[0], device=query.device)[:, None, None]
-        held = flat.index_select(0, places.flatten()).view(-1, window, flat.shape[-1])
-        strange.append(held.detach().sum())
-        asked = query[:, part]
-        return score(asked.flatten(0, 1).unsqueeze(1), Prepared(held, held)).view(*asked.shape[:2], window)
+        positions = found.keys[:, part] + keys * torch.arange(query.shape[0], device=query.device)[:, None, None]
+        held = flat.index_select(0, positions.flatten()).view(-1, window, flat.shape[-1])
+        finite_probes.append(held.detach().sum())
+        some_queries = query[:, part]
+        return score(some_queries.flatten(0, 1).unsqueeze(1), Prepared(held, held)).view(
+            *some_queries.shape[:2], window
+        )
 
     numbers = first.numel() * window * flat.shape[-1]
     # The windows of all queries side by side may be much larger than all keys.
@@ -285,4 +287,4 @@ def _scores(query: Tensor, ready: Prepared, score: Score, found: Places) -> tupl
         if numbers < query_chunks.MANY
         else query_chunks.in_chunks(some, query.shape[1], numbers, draws=False)
     )
-    return scores, scores.detach().sum() + torch.stack(strange).sum()
+    return scores, scores.detach().sum() + torch.stack(finite_probes).sum()

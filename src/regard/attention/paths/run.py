@@ -145,7 +145,7 @@ def _read(call: Call, weights: Tensor) -> Tensor:
         if call.seed is None:
             weights = F.dropout(weights, call.dropout)
         else:
-            weights = weights * dropout_mask.kept(call.seed, call.dropout, weights.detach())
+            weights = weights * dropout_mask.multipliers(call.seed, call.dropout, weights.detach())
     weights = cast(value.dtype, weights)
     # torch takes longer to dispatch a product of any shapes than to compute a small one.
     alike = weights.ndim == 3 and weights.shape[0] == value.shape[0]

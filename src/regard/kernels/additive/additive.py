@@ -99,8 +99,8 @@ class _Scores(torch.autograd.Function):
         gathered: additive_keys.Gathered | None,
         sentinel: Tensor | None,
     ) -> Tensor:
-        scores, kept = _forward(query, key, vector, keeps)
-        ctx.save_for_backward(query, key, vector, kept)
+        scores, exponentials = _forward(query, key, vector, keeps)
+        ctx.save_for_backward(query, key, vector, exponentials)
         ctx.formula, ctx.gathered = formula, gathered
         ctx.native = loop("additive/additive", "additive_forward", query.dtype) is not None
         return scores
@@ -115,7 +115,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, vector, kept = ctx.saved_tensors
+        query, key, vector, exponentials = ctx.saved_tensors
         given, create = given.resolve_neg(), torch.is_grad_enabled()
         if create or not are_materialized(given):  # somebody will differentiate or map this
             with torch.enable_grad():
@@ -133,14 +133,14 @@ class _Scores(torch.autograd.Function):
             else:
                 table, adds = torch.empty_like(b), False
             into = torch.zeros_like(a) if adds else torch.empty_like(a), table, torch.zeros_like(v)
-            run(*sizes(a, b), *addresses(a, b, kept, v, given, *into), adds)
+            run(*sizes(a, b), *addresses(a, b, exponentials, v, given, *into), adds)
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
             if ctx.gathered is not None:
                 into_key = None
-        elif kept is None and additive_products.serves(query, key, vector, backward=True):
+        elif exponentials is None and additive_products.serves(query, key, vector, backward=True):
             return additive_products.gradients(query, key, vector, given)
         else:
-            a, b, c, g = _flat(query, key, kept, given)
+            a, b, c, g = _flat(query, key, exponentials, given)
             into_query, into_key, into_vector = additive_blocks.gradients(a, b, c, g, 4 * vector)
             into_query, into_key = into_query.view(query.shape), into_key.view(key.shape)
         return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
@@ -149,8 +149,8 @@ class _Scores(torch.autograd.Function):
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The scores, and what is kept of the keys."""
     run = loop("additive/additive", "additive_forward", query.dtype)
-    kept = key_exponentials(key, run is not None) if keeps else None
-    if run is None and kept is None and additive_products.serves(query, key, vector, backward=False):
+    exponentials = key_exponentials(key, run is not None) if keeps else None
+    if run is None and exponentials is None and additive_products.serves(query, key, vector, backward=False):
         with torch.autocast(query.device.type, enabled=False):
             found = additive_products.scores(query, key, vector)
         if found is not None:
@@ -158,15 +158,15 @@ def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[T
     if run:
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         a, b, v = padded(query), padded(key), padded(vector)
-        run(*sizes(a, b), *addresses(a, b, kept, v, scores))
-        return scores, kept
+        run(*sizes(a, b), *addresses(a, b, exponentials, v, scores))
+        return scores, exponentials
     vector = vector.contiguous()
-    if kept is not None and key.shape[-2] * len(vector) <= additive_blocks.BLOCK:
+    if exponentials is not None and key.shape[-2] * len(vector) <= additive_blocks.BLOCK:
         left = additive_blocks.exponential(query, additive_blocks.REACH[query.dtype][1])
-        return step_scores(left.contiguous(), kept, vector), kept
-    a, b, c = _flat(query, key, kept)
+        return step_scores(left.contiguous(), exponentials, vector), exponentials
+    a, b, c = _flat(query, key, exponentials)
     scores = additive_blocks.scores(a, b, vector, c).mul_(2).sub_(vector.sum())
-    return scores.view(*query.shape[:-1], key.shape[-2]), kept
+    return scores.view(*query.shape[:-1], key.shape[-2]), exponentials
 
 
 def _flat(*tensors: Tensor | None) -> list[Any]:

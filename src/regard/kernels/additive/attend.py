@@ -71,11 +71,11 @@ def attention(
     """
     four = query.ndim == 4
     # Kept by the keys as they are given: a view of them is another tensor at each call.
-    kept = additive.key_exponentials(key, True) if prepared and query.shape[-2] < additive.MANY else None
+    exponentials = additive.key_exponentials(key, True) if prepared and query.shape[-2] < additive.MANY else None
     if not four:
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
-    context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, kept)
+    context: Tensor = _Attention.apply(query, key, vector, value, bias, keep, causal, dropout, scale, exponentials)
     return context if four else context.squeeze(1)
 
 
@@ -103,7 +103,7 @@ class _Attention(torch.autograd.Function):
         causal: bool,
         dropout: float,
         scale: float,
-        kept: Tensor | None,
+        exponentials: Tensor | None,
     ) -> Tensor:
         batch, heads, queries, _ = query.shape
         key_heads, keys = key.shape[1:3]
@@ -122,9 +122,9 @@ class _Attention(torch.autograd.Function):
             ctypes.addressof(sizes),
             scale,
             dropout,
-            *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms),
+            *additive.addresses(a, b, exponentials, v, read, keep, bias, context, logarithms),
         )
-        ctx.save_for_backward(query, key, vector, value, bias, keep, kept, context, logarithms)
+        ctx.save_for_backward(query, key, vector, value, bias, keep, exponentials, context, logarithms)
         ctx.sizes, ctx.scale, ctx.dropout = sizes, scale, dropout
         return context[..., : value.shape[-1]]
 
@@ -134,7 +134,7 @@ class _Attention(torch.autograd.Function):
         "additive attention's native loop; attend(…, refocus=[lambda weights: weights]) takes a path that has them"
     )
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, vector, value, bias, keep, kept, context, logarithms = ctx.saved_tensors
+        query, key, vector, value, bias, keep, exponentials, context, logarithms = ctx.saved_tensors
         (given,) = materialized("additive attention's native loop", given)
         sizes: _Sizes = ctx.sizes
         a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
@@ -149,7 +149,7 @@ class _Attention(torch.autograd.Function):
         assert run is not None
         run(
             *(ctypes.addressof(sizes), ctx.scale, ctx.dropout),
-            *additive.addresses(a, b, kept, v, read, keep, bias, context, logarithms, g),
+            *additive.addresses(a, b, exponentials, v, read, keep, bias, context, logarithms, g),
             *additive.addresses(into_query, into_key, into_vector, into_value, into_bias),
         )
         width = vector.shape[0]

@@ -49,7 +49,7 @@ def scores(
     query: Float[Tensor, "items queries hidden"],
     key: Float[Tensor, "items keys hidden"],
     vector: Float[Tensor, " hidden"],
-    kept: Float[Tensor, "items keys hidden"] | None,
+    exponentials: Float[Tensor, "items keys hidden"] | None,
 ) -> Float[Tensor, "items queries keys"]:
     """Sums of `v r` over the hidden units.
 
@@ -57,11 +57,11 @@ def scores(
         query: a, projected.
         key: b, projected.
         vector: v.
-        kept: `e^(−2b)`, scaled down, if it is there.
+        exponentials: `e^(−2b)`, scaled down, if it is there.
     """
     blocks, found = _Blocks(query, key), query.new_empty(*query.shape[:2], key.shape[1])
     with torch.inference_mode():
-        for ratio, to in zip(blocks.ratios(kept), blocks.cut(found), strict=True):
+        for ratio, to in zip(blocks.ratios(exponentials), blocks.cut(found), strict=True):
             torch.mv(ratio.view(-1, len(vector)), vector, out=to.view(-1))
     return found
 
@@ -69,7 +69,7 @@ def scores(
 def gradients(
     query: Float[Tensor, "items queries hidden"],
     key: Float[Tensor, "items keys hidden"],
-    kept: Float[Tensor, "items keys hidden"] | None,
+    exponentials: Float[Tensor, "items keys hidden"] | None,
     given: Float[Tensor, "items queries keys"],
     slope: Float[Tensor, " hidden"],
 ) -> tuple[Float[Tensor, "items queries hidden"], Float[Tensor, "items keys hidden"], Float[Tensor, " hidden"]]:
@@ -78,7 +78,7 @@ def gradients(
     Args:
         query: a, projected.
         key: b, projected.
-        kept: `e^(−2b)`, scaled down, if it is there.
+        exponentials: `e^(−2b)`, scaled down, if it is there.
         given: g, gradients of the scores.
         slope: of each hidden unit.
     """
@@ -86,7 +86,7 @@ def gradients(
     into_query, into_key = (in_large_pages(side.new_empty(side.shape)) for side in (query, key))
     transposed = given.mT.contiguous().mT  # its rows as a product with queries wants them
     to_all = (blocks.cut(one) for one in (into_query.unsqueeze(2), into_key.unsqueeze(1)))
-    cut = zip(blocks.ratios(kept), blocks.cut(given), blocks.cut(transposed), *to_all, strict=True)
+    cut = zip(blocks.ratios(exponentials), blocks.cut(given), blocks.cut(transposed), *to_all, strict=True)
     whole: Tensor | None = None
     with torch.inference_mode():
         for number, (ratio, g, h, to_query, to_key) in enumerate(cut):
@@ -137,16 +137,16 @@ class _Blocks:
         self._sizes = items, queries, keys
         self.down, self.across = -(-queries // self.rows), -(-keys // self.columns)
 
-    def ratios(self, kept: Tensor | None) -> Iterator[Tensor]:
+    def ratios(self, exponentials: Tensor | None) -> Iterator[Tensor]:
         """σ(2 (a + b)) of each block, `(items, queries, keys, hidden)`, which the next block overwrites.
 
         Args:
-            kept: `e^(−2b)`, scaled down, if it is there.
+            exponentials: `e^(−2b)`, scaled down, if it is there.
         """
-        clear = 1.0 if kept is None else 1 / DOWNSCALE[kept.dtype]
+        clear = 1.0 if exponentials is None else 1 / DOWNSCALE[exponentials.dtype]
         held = self.query.new_empty(self.several * self.rows * self.columns * self.hidden)
         ratio, one = held[:0], self.query.new_ones(())
-        for sides in self._ready(kept):
+        for sides in self._ready(exponentials):
             for a, b in zip(self.cut(sides.query.unsqueeze(2)), self.cut(sides.key.unsqueeze(1)), strict=True):
                 shape = (len(a), a.shape[1], b.shape[2], self.hidden)
                 if ratio.shape != shape:
@@ -164,10 +164,10 @@ class _Blocks:
             for of_rows in _split(of_items, self.rows, 1, queries):
                 yield from _split(of_rows, self.columns, 2, keys)
 
-    def _ready(self, kept: Tensor | None) -> Iterator[_Sides]:
+    def _ready(self, exponentials: Tensor | None) -> Iterator[_Sides]:
         """The sides of some blocks' items at a time."""
-        if kept is not None:  # few queries, whose exponentials are made at once
-            yield _Sides(exponential(self.query, REACH[self.query.dtype][1]), kept, True)
+        if exponentials is not None:  # few queries, whose exponentials are made at once
+            yield _Sides(exponential(self.query, REACH[self.query.dtype][1]), exponentials, True)
             return
         of_block = self.several * (self.query.shape[1] + self.key.shape[1]) * self.hidden
         items = self.several * max(1, _READY // of_block)

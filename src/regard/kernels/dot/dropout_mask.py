@@ -20,7 +20,9 @@ def new_seed() -> int:
     return int(torch.randint(2**62, (), device="cpu"))
 
 
-def kept(seed: int, rate: float, weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "*lead queries keys"]:
+def multipliers(
+    seed: int, rate: float, weights: Float[Tensor, "*lead queries keys"]
+) -> Float[Tensor, "*lead queries keys"]:
     """For each weight 0, or what one that stays is multiplied by, so that the expectation is as it was.
 
     Args:

@@ -101,9 +101,9 @@ class _Blocked(torch.autograd.Function):
             context = query.new_zeros(*query.shape[:-1], value.shape[-1])
             passes = _Weights(query, key, bias, keep, call, seed)
             for block, weights in passes.weights():
-                kept = passes.kept(weights)
+                multipliers = passes.multipliers(weights)
                 item, heads = block.heads
-                context[item, heads, block.rows] = torch.bmm(weights.mul_(kept), value[item, heads, block.keys])
+                context[item, heads, block.rows] = torch.bmm(weights.mul_(multipliers), value[item, heads, block.keys])
         ctx.save_for_backward(query, key, value, bias, keep, context)
         ctx.call, ctx.seed = call, seed
         return context
@@ -126,9 +126,9 @@ class _Blocked(torch.autograd.Function):
             grad_scores = torch.bmm(grad_output, value[item, heads, block.keys].transpose(1, 2))
             read = weights
             if call.dropped:
-                kept = passes.kept(weights)
-                grad_scores.mul_(kept)
-                read = kept.mul_(weights)
+                multipliers = passes.multipliers(weights)
+                grad_scores.mul_(multipliers)
+                read = multipliers.mul_(weights)
             to_value[item, heads, block.keys].baddbmm_(read.transpose(1, 2), grad_output)
             grad_scores.sub_(diagonal[item, heads, block.rows]).mul_(weights)
             if to_bias is not None:
@@ -163,17 +163,17 @@ class _Weights:
                 scores.masked_fill_(~block.of(self.keep), -torch.inf)
             if call.causal:
                 first, beyond = block.rows.start, block.rows.stop - block.rows.start
-                hidden = torch.ones(beyond, beyond, dtype=torch.bool, device="cpu").triu(1)
-                scores[:, :, first:].masked_fill_(hidden, -torch.inf)
+                masked_out = torch.ones(beyond, beyond, dtype=torch.bool, device="cpu").triu(1)
+                scores[:, :, first:].masked_fill_(masked_out, -torch.inf)
             weights = torch.softmax(scores, -1)
             if self.bias is not None or self.keep is not None:
                 weights.masked_fill_(scores.amax(-1, keepdim=True) == -torch.inf, 0.0)  # nothing may be attended to
             yield block, weights
 
-    def kept(self, weights: Tensor) -> Tensor:
+    def multipliers(self, weights: Tensor) -> Tensor:
         """For each weight of a block 0, or what a weight that stays is multiplied by."""
         drawn = torch.from_numpy(self.source.random_raw(dropouts.draws(weights.numel())).view("int64"))
-        return dropouts.kept(dropouts.bits_of(drawn, weights), self.call.dropped, weights.dtype)
+        return dropouts.multipliers(dropouts.bits_of(drawn, weights), self.call.dropped, weights.dtype)
 
     def _blocks(self) -> Iterator[_Block]:
         batch, heads, queries, _ = self.query.shape
@@ -184,6 +184,6 @@ class _Weights:
             for head in range(0, heads, together):
                 for row in range(0, queries, rows):
                     last = min(row + rows, queries)
-                    seen = last if self.call.causal else keys
+                    visible = last if self.call.causal else keys
                     some = slice(head, min(head + together, heads))
-                    yield _Block((item, some), slice(row, last), slice(0, seen))
+                    yield _Block((item, some), slice(row, last), slice(0, visible))

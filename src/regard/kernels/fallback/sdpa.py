@@ -38,8 +38,8 @@ def fused(
         mask = bias if keep is None else torch.where(keep, bias, -torch.inf)
         if causal:
             queries = query.shape[-2]
-            seen = torch.ones(queries, queries, dtype=torch.bool, device=query.device).tril()
-            mask, causal = torch.where(seen, mask, -torch.inf), False
+            lower = torch.ones(queries, queries, dtype=torch.bool, device=query.device).tril()
+            mask, causal = torch.where(lower, mask, -torch.inf), False
         mask = _narrow(mask, query)
     context = F.scaled_dot_product_attention(
         query,

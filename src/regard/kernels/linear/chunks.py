@@ -139,13 +139,13 @@ class _Pass:
             self.finite_probe += rows.sum()
             values[..., :-1] = given
             return self._features(rows).flatten(0, 1), values.flatten(0, 1)
-        hidden = ~self.call.keep[:, None, at, None]
-        rows = rows.masked_fill(hidden, 0.0)
+        padding = ~self.call.keep[:, None, at, None]
+        rows = rows.masked_fill(padding, 0.0)
         self.finite_probe += rows.sum()
         values[..., :-1] = given
         values[..., -1] = 1.0
-        key_features = self._features(rows).masked_fill(hidden, 0.0)
-        return key_features.flatten(0, 1), values.masked_fill_(hidden, 0.0).flatten(0, 1)
+        key_features = self._features(rows).masked_fill(padding, 0.0)
+        return key_features.flatten(0, 1), values.masked_fill_(padding, 0.0).flatten(0, 1)
 
     def _features(self, rows: Tensor) -> Tensor:
         """Elu + 1 without a gradient of its own: 1 + x or eˣ, exactly."""

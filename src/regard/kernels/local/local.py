@@ -93,9 +93,9 @@ def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
     elif (bags := Bags.narrow(rows, first, window)) is not None:
         out = bags.dots(left)
     elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
-        asked = blocks.sorted(left)
+        sorted_left = blocks.sorted(left)
         for block, of, places in blocks:
-            products = _wide(rows[of]) @ asked[block].mT  # twice as fast as its transpose
+            products = _wide(rows[of]) @ sorted_left[block].mT  # twice as fast as its transpose
             torch.gather(products.mT, -1, places, out=out[block])
         out = blocks.unsorted(out)
     elif (bags := Bags.of(rows, first, window)) is not None:

@@ -177,13 +177,13 @@ def _by_torch(
     if size < keys:  # else all windows are all rows
         at = at + first.unsqueeze(-1)
     distance = at - center.unsqueeze(-1)
-    seen = (distance.detach().abs() <= reach.unsqueeze(-1)).logical_and_(at < lengths[:, None, None])
+    visible = (distance.detach().abs() <= reach.unsqueeze(-1)).logical_and_(at < lengths[:, None, None])
     products = local.dots(left if window.scale == 1 else left * window.scale, key, first, size)
-    scores = torch.where(seen, products, -torch.inf)
+    scores = torch.where(visible, products, -torch.inf)
     weights = torch.softmax(scores, -1)
     if math.isnan(weights.detach().select(-1, 0).sum().item()):  # a fully masked row is 0 / 0
-        blind = ~seen.any(-1, keepdim=True)
-        weights = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+        fully_masked = ~visible.any(-1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(fully_masked, 0.0), -1).masked_fill(fully_masked, 0.0)
     if window.sigma > 0:
         weights = weights * distance.square().mul_(-1 / (2 * window.sigma**2)).exp_()
     # Processors take a hundred times longer for numbers below the normal ones (2^-126 in float32): they count as 0.
@@ -208,14 +208,14 @@ def _by_numpy(
             begin = np.minimum(np.fmax(np.floor(place - reach), 0.0), keys - size)
         at = begin[..., None] + np.arange(size, dtype=place.dtype)
         distance = at - place[..., None]
-        seen = np.abs(distance) <= reach[..., None]
-        seen &= at < lengths.numpy()[:, None, None]
+        visible = np.abs(distance) <= reach[..., None]
+        visible &= at < lengths.numpy()[:, None, None]
         first = torch.from_numpy(begin.astype(np.int64))
         left, bags = left if window.scale == 1 else left * window.scale, local.Bags.narrow(key, first, size)
         products = local.dots(left, key, first, size) if bags is None else bags.dots(left.contiguous())
         scores: Array = products.numpy()
         finite = float(np.add.reduce(scores, None))
-        np.copyto(scores, -np.inf, where=~seen)
+        np.copyto(scores, -np.inf, where=~visible)
         weights = np.exp(scores - np.maximum(np.maximum.reduce(scores, -1, keepdims=True), np.finfo(scores.dtype).min))
         weights /= np.maximum(np.add.reduce(weights, -1, keepdims=True), 1.0)  # 0 of a fully masked row
         if window.sigma > 0:

@@ -32,7 +32,7 @@ def bits_of(drawn: Int64[Tensor, " draws"], like: Tensor) -> Int16[Tensor, "*sha
     return drawn.view(torch.int16)[: like.numel()].view(like.shape)
 
 
-def kept(bits: Int16[Tensor, "*shape"], rate: int, kind: torch.dtype) -> Float[Tensor, "*shape"]:
+def multipliers(bits: Int16[Tensor, "*shape"], rate: int, kind: torch.dtype) -> Float[Tensor, "*shape"]:
     """For each draw 0, or what a number that stays is multiplied by, so that the expectation is as it was.
 
     Args:
@@ -51,12 +51,12 @@ def _how(rate: int) -> tuple[int, float]:
 
 
 def dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"], rate: int) -> Float[Tensor, "*shape"]:
-    """`x` times what is `kept`, in one pass.
+    """`x` times what is `multipliers`, in one pass.
 
     Args:
         x: any tensor; the loop takes plain ones on a CPU, whose numbers lie in order, and torch's calls all others.
         bits: a draw for each number.
-        rate: as for `kept`.
+        rate: as for `multipliers`.
     """
     fits = (
         type(x) is Tensor
@@ -68,7 +68,7 @@ def dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"], rate: int
         and bits.is_contiguous()
     )
     if not fits or not is_plain(x) or not are_materialized(x) or compiler.library("loss/dropout") is None:
-        return x * kept(bits, rate, x.dtype)
+        return x * multipliers(bits, rate, x.dtype)
     out: Tensor = _Dropped.apply(x, bits, rate)
     return out
 
