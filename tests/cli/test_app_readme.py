@@ -10,7 +10,7 @@ from typer.main import get_command
 from regard.cli.app import app
 from regard.errors import ConfigError
 from regard.tasks.core.config import check, parse_assignments
-from regard.tasks.core.settings import SETTINGS, settings_of
+from regard.tasks.core.settings import settings_of, task_names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")) if path.name != "CHANGELOG.md"]
@@ -57,10 +57,10 @@ def _check_settings(arguments: list[str]) -> None:
     """KEY=VALUE of a training is a setting of its task; that of an evaluation one of some task's tests."""
     name, *rest = arguments or [""]
     tree = parse_assignments([one for one in rest if re.match(r"[a-z_.]+=", one)])
-    if name == "train" and rest and rest[0] in SETTINGS:
+    if name == "train" and rest and rest[0] in task_names():
         check(settings_of(rest[0]), tree)
     elif name == "evaluate" and tree:
-        kinds = [settings_of(task).tests for task in SETTINGS]
+        kinds = [settings_of(task).tests for task in task_names()]
         fitting = [kind for kind in kinds if tree.keys() <= kind.model_fields.keys()]
         assert fitting, f"no task is tested on {', '.join(tree)}"
         check(fitting[0], tree)

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from conftest import TINY
+
+from tests.cli.conftest import TINY
 
 RECURRENT = ("model.cell", "model.embedding_dim", "model.encoder_dim", "model.decoder_dim", "model.attention_dim")
 SIZES = [

@@ -71,10 +71,10 @@ def test_killed_twice_it_goes_on_byte_for_byte(regard, run, long, tmp_path):
 
 
 def test_stopped_by_the_user_even_one_list_of_json_goes_on(regard, run, long, tmp_path, monkeypatch):
-    from regard.tasks.translation.predictor import Translator
+    from regard.tasks.translation.predictor import TranslationPredictor
 
     plain = ["translate", run, long, *SHORT, "--format", "json"]
-    stream = Translator.stream
+    stream = TranslationPredictor.stream
 
     def stopping(self, *arguments, **options):
         for one in stream(self, *arguments, **options):
@@ -82,10 +82,10 @@ def test_stopped_by_the_user_even_one_list_of_json_goes_on(regard, run, long, tm
             if one.line == 10:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "stream", stopping)
+    monkeypatch.setattr(TranslationPredictor, "stream", stopping)
     assert "8 of 13 lines are kept in" in regard(*plain, "--out", tmp_path / "out", code=130).stderr
     assert "another search.beam" in regard(*plain, "--out", tmp_path / "out", "--beam", 2, code=1).stderr
-    monkeypatch.setattr(Translator, "stream", stream)
+    monkeypatch.setattr(TranslationPredictor, "stream", stream)
     regard(*plain, "--out", tmp_path / "out")
     written = (tmp_path / "out").read_text(encoding="utf-8")
     assert written == regard(*plain).stdout

@@ -16,7 +16,7 @@ from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.tasks.translation.align import Aligned
-    from regard.tasks.translation.predictor import Translator
+    from regard.tasks.translation.predictor import TranslationPredictor
 
 Reverse = Annotated[
     Path | None, typer.Option("--reverse", help="A run of the other direction, to join both.", show_default=False)
@@ -103,7 +103,7 @@ def align(
     refuse_input(out_, gold)
     for folder in (run, reverse):
         if folder is not None:
-            config_of(folder, "translation")
+            config_of(folder, "translate")
     joined = symmetrize or ("grow-diag-final" if reverse is not None else None)
 
     from regard.tasks.core.load import load
@@ -149,7 +149,7 @@ def align(
         raise typer.Exit(FAILED)
 
 
-def _of_one_direction(one: "Translator", other: "Translator") -> bool:
+def _of_one_direction(one: "TranslationPredictor", other: "TranslationPredictor") -> bool:
     """Whether both surely read the same language; a vocabulary that both sides share does not tell."""
     mine, its = ((each.source.fingerprint(), each.target.fingerprint()) for each in (one, other))
     return mine == its and len(set(mine)) == 2

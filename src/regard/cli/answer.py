@@ -69,7 +69,7 @@ def answer(
     from regard.tasks.core.runs import config_of
 
     named = _named(stories, story, question)
-    points = config_of(run, "reading").get("model", {}).get("kind") == "span"
+    points = config_of(run, "answer").get("model", {}).get("kind") == "span"
     readers: tuple[Any, Any, Any] = (_questions, _question, _point) if points else (_stories, _story, _tell)
     many, single, tell = readers
     tell(run, many(typed(str(stories))) if named else [single(str(story), question)], format, threads)

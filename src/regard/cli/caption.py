@@ -74,7 +74,7 @@ def caption(
 
     if looks and format != "jsonl":
         raise ConfigError("--looks writes whole grids of weights; choose --format jsonl")
-    features = config_of(run, "captioning").get("model", {}).get("encoder", {}).get("kind") == "features"
+    features = config_of(run, "caption").get("model", {}).get("encoder", {}).get("kind") == "features"
     for path in draw or []:
         check_ending(path)  # before the model is loaded
     paths = list(_files(_named(images), features))
@@ -82,7 +82,7 @@ def caption(
         refuse_input(written, *paths)
     seen: list[Seen] = []
     faults = _told(
-        _watched(load(run, threads=threads).stream(paths, beam), seen if draw else None), format, looks, out_
+        _watched(load(run, threads=threads).stream(paths, beam=beam), seen if draw else None), format, looks, out_
     )
     if seen:
         from regard.tasks.captioning.view import captions_view

@@ -7,9 +7,8 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import RunFolder, Threads, command
-from regard.cli.console import typed
-from regard.cli.inputs import Input, at_once, lines_of
-from regard.cli.outputs import one_a_line
+from regard.cli.inputs import Input
+from regard.cli.outputs import answer_lines
 
 if TYPE_CHECKING:
     from regard.tasks.classification.predictor import Verdict
@@ -39,16 +38,7 @@ def classify(
     has no label, and its line out is empty. A line longer than the model's limit is cut with a warning that names it,
     and the exit code is 1.
     """
-    from regard.tasks.core.runs import config_of
-
-    config_of(run, "classification")
-    given = typed(text)
-    lines = lines_of(given)
-
-    from regard.tasks.core.load import load
-
-    told = load(run, threads=threads).stream(lines, batch, at_once(given, batch))
-    one_a_line(told, lambda verdict: _written(verdict, format))
+    answer_lines(run, "classify", text, lambda verdict: _written(verdict, format), batch=batch, threads=threads)
 
 
 def _written(verdict: "Verdict", format: str) -> str:

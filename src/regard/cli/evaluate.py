@@ -18,6 +18,7 @@ from regard.files import refuse_folder, write_atomically
 if TYPE_CHECKING:
     from regard.tasks.core.evaluation import Evaluation
 
+_FOR_ALL = ("--format", "--threads", "--debug", "--quiet")
 _FORMATS = {"bleu": ".2f", "chrf": ".2f", "perplexity": ".2f", "entropy": ".2f", "exact": ".4f", "aer": ".4f"}
 
 Assignments = Annotated[
@@ -88,13 +89,21 @@ def evaluate(
     Runs of other tasks are tested on the data that KEY=VALUE says, or on what they held out; --format and --threads
     are for all tasks, the other options for translation.
     """
+    from regard.tasks.core.config import check, leaves, parse_assignments
     from regard.tasks.core.runs import config_of
+    from regard.tasks.core.settings import settings_of, task_names
 
-    task = str(config_of(run).get("task"))
-    if task != "translation":
-        _evaluate_other(task, run, settings or [], given, threads, format)
-        return
-    if settings:
+    tree = config_of(run)
+    kind = settings_of(str(tree.get("task")))
+    known = kind.options.get("evaluate", ())
+    for option in given:
+        name = option.removeprefix("--")
+        if option not in _FOR_ALL and name not in known:
+            takers = [one for one in task_names() if name in settings_of(one).options.get("evaluate", ())]
+            raise ConfigError(
+                f"{option} is for {' and '.join(takers)}, and {run} is a run of {tree['task']}: write KEY=VALUE"
+            )
+    if settings and "source" in known:
         raise ConfigError(f"{settings[0]!r}: a translator is tested on files: --source and --target, --tsv, or --jsonl")
     if (source is None) != (target is None):
         raise ConfigError("give --source and --target together, or neither for the run's held-out pairs")
@@ -108,19 +117,16 @@ def evaluate(
     if predictions is not None:
         refuse_folder(predictions)  # before everything is translated
         refuse_input(predictions, source, target, tsv, jsonl, links)
-    begins = None if edges is None else sorted(whole_numbers("--edges", edges, least=1))
-    search = search_from(
-        run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
-    )
-
-    from regard.data.translation.corpus import read_corpus
-    from regard.data.translation.settings import CorpusSettings
-    from regard.tasks.core.config import check
-    from regard.tasks.core.evaluations import keep_evaluation
-    from regard.tasks.translation.evaluation import evaluate as measure, held_out
-
+    test = parse_assignments(settings or [])
+    if edges is not None:
+        test["edges"] = sorted(whole_numbers("--edges", edges, least=1))
+    how: dict[str, Any] = {"batch": batch} if "batch" in known else {}
+    if "beam" in known:
+        how["search"] = search_from(
+            run, beam=beam, max_length=max_length, length_penalty=length_penalty, coverage_penalty=coverage_penalty
+        )
     if files:
-        tree = {
+        test |= {
             "source": source,
             "target": target,
             "tsv": tsv,
@@ -132,47 +138,25 @@ def evaluate(
             "links_words": words,
             "links_reversed": links_reversed,
         }
-        tested = check(CorpusSettings, tree)
-        pairs, name = read_corpus(tested), files[0].name
-    else:
-        pairs, name = held_out(run), "held out"
-    translator = loaded(run, with_, mean, threads)
-    result = measure(translator, pairs, search, batch, begins)
+    tested = check(kind.tests, test).model_dump(mode="json", exclude_unset=True)
+
+    from regard.tasks.core.evaluations import keep_evaluation
+    from regard.tasks.core.task import find_task
+
+    result = find_task(tree).evaluate(loaded(run, with_, mean, threads), run, tested, **how)
     for note in result.notes:
         warn(note)
-    entry = {"data": name, "search": search.model_dump(mode="json"), **result.to_json()}
+    named = [f"{key}={value}" for key, value in leaves(tested) if settings]
+    name = files[0].name if files else ", ".join(named) or "held out"
+    detail = {"search": how["search"].model_dump(mode="json")} if "search" in how else {"test": tested}
+    entry = {"data": name, **detail, **result.to_json()}
     if with_:
         entry = {"runs": [str(one) for one in (run, *with_)], "mean": mean or "probability", **entry}
     else:
         keep_evaluation(run, entry)
     if predictions is not None:
-        write_atomically(predictions, "".join(one.text + "\n" for one in result.translations))
+        write_atomically(predictions, "".join(line + "\n" for line in result.lines()))
         say(f"Translations written to {predictions}.")
-    _print(result, entry, format)
-
-
-def _evaluate_other(
-    task: str, run: Path, settings: list[str], given: list[str], threads: int | None, format: str
-) -> None:
-    """A run of any task but translation, whose test data are its own settings."""
-    from regard.tasks.core.config import check, leaves, parse_assignments
-    from regard.tasks.core.settings import settings_of
-
-    own = ("--format", "--threads", "--debug", "--quiet")
-    if others := [option for option in given if option not in own]:
-        raise ConfigError(f"{others[0]} is for translation, and {run} is a run of {task}: write KEY=VALUE")
-    tested = check(settings_of(task).tests, parse_assignments(settings)).model_dump(mode="json", exclude_unset=True)
-
-    from regard.tasks.core.evaluations import keep_evaluation
-    from regard.tasks.core.load import load
-    from regard.tasks.core.task import find_task
-
-    result = find_task(task).evaluate(load(run, threads=threads), run, tested)
-    for note in result.notes:
-        warn(note)
-    name = ", ".join(f"{key}={value}" for key, value in leaves(tested)) or "held out"
-    entry = {"data": name, "test": tested, **result.to_json()}
-    keep_evaluation(run, entry)
     _print(result, entry, format)
 
 

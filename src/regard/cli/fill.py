@@ -7,9 +7,7 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import RunFolder, Threads, command
-from regard.cli.console import typed
-from regard.cli.inputs import at_once, lines_of
-from regard.cli.outputs import one_a_line
+from regard.cli.outputs import answer_lines
 
 if TYPE_CHECKING:
     from regard.tasks.masked.predictor import Filled
@@ -48,16 +46,15 @@ def fill(
     the line are still hidden. A line without a gap stays as it is. A line longer than the model's limit is not filled,
     with a warning that names it, and the exit code is 1.
     """
-    from regard.tasks.core.runs import config_of
-
-    config_of(run, "masked")
-    given = typed(text)
-    lines = lines_of(given)
-
-    from regard.tasks.core.load import load
-
-    told = load(run, threads=threads).stream(lines, top=top, batch=batch, chunk=at_once(given, batch))
-    one_a_line(told, _written if format == "jsonl" else lambda filled: filled.filled)
+    answer_lines(
+        run,
+        "fill",
+        text,
+        _written if format == "jsonl" else lambda filled: filled.filled,
+        batch=batch,
+        threads=threads,
+        top=top,
+    )
 
 
 def _written(filled: "Filled") -> str:

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import typer
 
 from regard.cli.command import FAILED
-from regard.cli.console import out, warn
+from regard.cli.console import out, typed, warn
+from regard.cli.inputs import at_once, lines_of
 
 if TYPE_CHECKING:
     from regard.tasks.translation.predictor import Translation
@@ -43,6 +45,41 @@ def one_a_line(answers: Iterable[Told], written: Callable[[Told], str]) -> None:
             noted = True
     if noted:
         raise typer.Exit(FAILED)
+
+
+def answer_lines(
+    run: Path,
+    verb: str,
+    text: str,
+    written: Callable[[Any], str],
+    *,
+    batch: int,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """A trained model's answer to each line of a text, a file or standard input, one line out for one line in.
+
+    Args:
+        run: of a task with this verb, whose predictor answers lines.
+        verb: the command's name.
+        text: as it was typed.
+        written: an answer as a line.
+        batch: lines computed together.
+        threads: to compute with; all cores if None.
+        options: of the predictor's `stream`.
+
+    Raises:
+        typer.Exit: at the end, where there was a note.
+    """
+    from regard.tasks.core.runs import config_of
+
+    config_of(run, verb)
+    given = typed(text)
+    lines = lines_of(given)
+
+    from regard.tasks.core.load import load
+
+    one_a_line(load(run, threads=threads).stream(lines, batch=batch, chunk=at_once(given, batch), **options), written)
 
 
 def formatter(format: str, align: str, first: bool = True) -> "Callable[[Translation], Lines]":

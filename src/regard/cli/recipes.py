@@ -89,7 +89,7 @@ def reproduce(
             reached = reached and band.holds(value)
             verdict = "reached" if band.holds(value) else "MISSED"
             rows.append([str(seed), band.metric, f"{value:.4g}", str(band), verdict, f"{done.minutes:.1f}"])
-    view = find_task(recipe.task).examples(done.loaded, done.evaluation)
+    view = find_task(recipe.config).examples(done.loaded, done.evaluation)
     if view is not None:
         _show(view, folder)
     out(table(["seed", "measure", "ours", "band", "verdict", "minutes"], rows))

@@ -51,7 +51,7 @@ def score(
     from regard.tasks.core.runs import config_of
 
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
-    config_of(run, "translation")
+    config_of(run, "translate")
 
     from regard.metrics.perplexity import perplexity
     from regard.tasks.core.load import load
@@ -61,7 +61,7 @@ def score(
     total = 0.0
     cut = False
     with written(out_) as write:
-        for count, reading in enumerate(translator.read(pairs, batch), start=1):
+        for count, reading in enumerate(translator.readings(pairs, batch), start=1):
             write(json.dumps(_as_json(reading), ensure_ascii=False) if format == "jsonl" else _plain(reading, tokens))
             total, pieces = total + reading.log_probability, pieces + reading.tokens
             for note in reading.notes:

@@ -9,7 +9,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
-    from regard.tasks.translation.predictor import Translator
+    from regard.tasks.translation.predictor import TranslationPredictor
 
 Beam = Annotated[
     int | None,
@@ -44,24 +44,26 @@ def search_from(run: Path, **options: Any) -> "SearchSettings":
     """The run's search settings with the options that were given in their place; checked before any model is loaded."""
     from regard.tasks.core.config import check, merge
     from regard.tasks.core.runs import config_of
-    from regard.tasks.translation.settings import TranslationSettings
+    from regard.tasks.core.settings import settings_of
 
-    tree = config_of(run, "translation")
+    tree = config_of(run, "translate")
     given = {name: value for name, value in options.items() if value is not None}
     tree = merge(tree, {"search": given})
-    return check(TranslationSettings, tree).search
+    settings: Any = check(settings_of(tree["task"]), tree)
+    search: SearchSettings = settings.search
+    return search
 
 
 def loaded(
     run: Path, beside: list[Path] | None, mean: Literal["probability", "log"] | None, threads: int | None
-) -> "Translator":
+) -> "TranslationPredictor":
     """The translator of a run, or of it and others together."""
     if not beside:
         if mean is not None:
             raise ConfigError("--mean says how several runs are averaged: name the others, --with RUN")
         from regard.tasks.core.load import load
 
-        translator: Translator = load(run, threads=threads)
+        translator: TranslationPredictor = load(run, threads=threads)
         return translator
     from regard.tasks.translation.ensemble import ensemble
 

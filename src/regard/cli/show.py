@@ -79,13 +79,14 @@ def show(
     """
     from regard.cli.inputs import one_line, warn_of_a_file
     from regard.tasks.core.runs import config_of
+    from regard.tasks.core.settings import settings_of
     from regard.views.write import check_ending, write
 
     line = None if text is None else one_line(text)
     for path in out_ or []:
         check_ending(path)  # before the model is loaded
-    task = str(config_of(run).get("task"))
-    if text is not None and task != "captioning":  # which takes a picture's name
+    tree = config_of(run)
+    if text is not None and not settings_of(str(tree.get("task"))).takes_a_file:
         warn_of_a_file(text)
     options: dict[str, Any] = {
         "target": None if target is None else typed(target),
@@ -96,14 +97,20 @@ def show(
         "length": length,
         "seed": seed,
     }
-    if task == "translation":
-        options["search"] = search_from(run, beam=beam, n_best=1)
 
     from regard.tasks.core.load import load
     from regard.tasks.core.task import find_task
 
-    own = _own(task, options, given)
-    view = find_task(task).view(load(run, threads=threads), line, language=lang, **own)
+    task = find_task(tree)
+    known = inspect.signature(task.view).parameters
+    if "search" in known:
+        options["search"] = search_from(run, beam=beam, n_best=1)
+    for option in given:
+        name = option.removeprefix("--")
+        if name in (*options, "beam") and name not in known and not (name == "beam" and "search" in known):
+            raise ConfigError(f"{option} says nothing about a run of {tree['task']}; leave it out")
+    own = {name: value for name, value in options.items() if name in known and value is not None}
+    view = task.view(load(run, threads=threads), line, language=lang, **own)
     for note in view.notes if out_ else ():  # the terminal's own picture ends with them
         warn(note)
     if not out_:
@@ -113,15 +120,3 @@ def show(
     for path in out_ or []:
         write(view, path)
         say(f"Written to {path}.")
-
-
-def _own(task: str, options: dict[str, Any], given: list[str]) -> dict[str, Any]:
-    """Those of the options that the task knows; of the others none may have been given."""
-    from regard.tasks.core.task import find_task
-
-    known = inspect.signature(find_task(task).view).parameters
-    for option in given:
-        name = option.removeprefix("--")
-        if name in (*options, "beam") and name not in known and not (name == "beam" and "search" in known):
-            raise ConfigError(f"{option} says nothing about a run of {task}; leave it out")
-    return {name: value for name, value in options.items() if name in known and value is not None}

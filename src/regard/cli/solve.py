@@ -15,7 +15,7 @@ from regard.cli.inputs import STANDARD_INPUT, file_of, is_typed, lines_of, refus
 from regard.errors import ConfigError, quoted
 
 if TYPE_CHECKING:
-    from regard.tasks.pointing.predictor import Pointed, Pointer
+    from regard.tasks.pointing.predictor import Pointed, PointingPredictor
 
 Input = Annotated[
     str, typer.Argument(metavar="[FILE]", help="A file, or one sequence or set of points; - reads standard input.")
@@ -72,11 +72,13 @@ def solve(
     """
     from regard.tasks.core.load import load
     from regard.tasks.core.runs import config_of
+    from regard.tasks.core.settings import settings_of
     from regard.views.write import check_ending
 
-    task = config_of(run, "algorithms", "pointing")["task"]
-    if task == "algorithms" and (others := [option for option in given if option in _OF_POINTS]):
-        raise ConfigError(f"{others[0]} is for points, and {run} is a run of algorithms; leave it out")
+    task = str(config_of(run, "solve")["task"])
+    known = settings_of(task).options.get("solve", ())
+    if others := [option for option in given if option in _OF_POINTS and option.removeprefix("--") not in known]:
+        raise ConfigError(f"{others[0]} is for points, and {run} is a run of {task}; leave it out")
     for path in draw or []:
         check_ending(path)  # before the model is loaded
         refuse_input(path, text)
@@ -85,15 +87,16 @@ def solve(
     lines = lines_of(text)
     origin = STANDARD_INPUT if text == "-" else "the text" if file_of(text) is None else text
     solver = load(run, threads=threads)
-    if task == "algorithms":
-        if not _told(solver.stream(lines, origin, together=1 if is_typed(text) else 64), out_):
+    if "draw" not in known:
+        if not _told(solver.stream(lines, origin=origin, batch=1 if is_typed(text) else 64), out_):
             say(f"{origin} has no lines; there is nothing to solve")
         return
     # An endless pipe is kept nowhere: only what will be drawn.
     shown = out_ is None and not draw and sys.stdout is not None and sys.stdout.isatty()
     kept: list[Pointed] | None = [] if draw or shown else None
     words: list[str] = []
-    if not _told(_written(solver, solver.stream(_noting(lines, words), origin, beam), format, kept), out_):
+    answers = solver.stream(solver.sets(_noting(lines, words), origin), beam=beam)
+    if not _told(_written(solver, answers, format, kept), out_):
         taken = f", only a line of words, {quoted(words[0])}, which was taken for names of columns" if words else ""
         say(f"{origin} has no points{taken}; there is nothing to solve")
     if kept:
@@ -124,7 +127,7 @@ def _told(answers: Iterator[str], path: Path | None) -> int:
 
 
 def _written(
-    solver: "Pointer", answers: "Iterator[Pointed]", format: str, kept: "list[Pointed] | None"
+    solver: "PointingPredictor", answers: "Iterator[Pointed]", format: str, kept: "list[Pointed] | None"
 ) -> Iterator[str]:
     """A line an answer; all are kept if they are to be drawn."""
     for one in answers:
@@ -143,7 +146,7 @@ def _written(
         yield json.dumps(told)
 
 
-def _drawn(solver: "Pointer", answers: "list[Pointed]", paths: list[Path]) -> None:
+def _drawn(solver: "PointingPredictor", answers: "list[Pointed]", paths: list[Path]) -> None:
     """The answers into files, or, without any, below their lines in the terminal."""
     from regard.tasks.pointing.view import answers_view
 

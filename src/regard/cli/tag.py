@@ -7,9 +7,8 @@ import typer
 
 from regard.cli.app import app
 from regard.cli.command import RunFolder, Threads, command
-from regard.cli.console import typed
-from regard.cli.inputs import Input, at_once, lines_of
-from regard.cli.outputs import one_a_line
+from regard.cli.inputs import Input
+from regard.cli.outputs import answer_lines
 
 if TYPE_CHECKING:
     from regard.tasks.tagging.predictor import Tagged
@@ -48,16 +47,7 @@ def tag(
     gives an empty one. A line longer than the model's limit is cut with a warning that names it, and the exit code
     is 1.
     """
-    from regard.tasks.core.runs import config_of
-
-    config_of(run, "tagging")
-    given = typed(text)
-    lines = lines_of(given)
-
-    from regard.tasks.core.load import load
-
-    told = load(run, threads=threads).stream(lines, counted=words, batch=batch, chunk=at_once(given, batch))
-    one_a_line(told, _written if format == "jsonl" else str)
+    answer_lines(run, "tag", text, _written if format == "jsonl" else str, batch=batch, threads=threads, counted=words)
 
 
 def _written(tagged: "Tagged") -> str:

@@ -102,7 +102,7 @@ def train(
     from regard.tasks.core.fit import fit, is_first
     from regard.tasks.core.task import find_task
 
-    checked = check(kind, tree, also=find_task(tree["task"]).faults)
+    checked = check(kind, tree, also=find_task(tree).faults)
     folder = resume or run or _free(checked.task)
 
     if is_first():
@@ -122,7 +122,7 @@ def train(
 def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str, Any]:
     """The settings before those of the command line: a run's, a file's, a recipe's, or just the task."""
     from regard.tasks.core.config import read_yaml
-    from regard.tasks.core.settings import SETTINGS, settings_of
+    from regard.tasks.core.settings import settings_of, task_names
 
     if resume is not None:
         from regard.tasks.core.runs import config_of
@@ -130,7 +130,7 @@ def _start(what: str | None, resume: Path | None, data: Path | None) -> dict[str
         return config_of(resume)
     assert what is not None
     if not what.lower().endswith((".yaml", ".yml")):
-        if what not in SETTINGS and Path(what).exists():
+        if what not in task_names() and Path(what).exists():
             raise ConfigError(f"{what} is neither a task nor a file of settings, whose name ends in .yaml or .yml")
         return {"task": what} if data is None else {"task": what, **settings_of(what).of_file(data)}
     tree = read_yaml(what)

@@ -35,7 +35,7 @@ from regard.files import digest
 
 if TYPE_CHECKING:
     from regard.decoding.settings import SearchSettings
-    from regard.tasks.translation.predictor import Translation, Translator
+    from regard.tasks.translation.predictor import Translation, TranslationPredictor
 
 Align = Annotated[
     Literal["none", "words", "soft"],
@@ -150,7 +150,7 @@ def translate(
 class _Work:
     """Who translates, and how that is written. Both ways give the number of lines that were cut."""
 
-    translator: "Translator"
+    translator: "TranslationPredictor"
     search: "SearchSettings"
     batch: int
     format: str
@@ -160,7 +160,7 @@ class _Work:
         """To standard output as the lines come, or to a file that appears when it is whole."""
         write_one, empty, cut = formatter(self.format, self.align), True, 0
         with _written(path) as write:
-            for one in self.translator.stream(lines, self.search, self.batch, chunk):
+            for one in self.translator.stream(lines, search=self.search, batch=self.batch, chunk=chunk):
                 for line in write_one(one):
                     write(line)
                 empty, cut = False, cut + _warned(one)
@@ -185,7 +185,8 @@ class _Work:
                 write_one, cut = formatter(self.format, self.align, first=file.items == 0), file.marked
                 told = Pace(total, file.items)
                 rest = islice(iterate_lines(source), file.items, None)
-                for one in self.translator.stream(rest, self.search, self.batch, chunk, first=file.items + 1):
+                begun = file.items + 1
+                for one in self.translator.stream(rest, search=self.search, batch=self.batch, chunk=chunk, first=begun):
                     file.write("".join(line + "\n" for line in write_one(one)))
                     cut += _warned(one)
                     if one.line % chunk == 0:

@@ -64,7 +64,7 @@ def write(
 
     if ahead and not greedy:
         raise ConfigError("--ahead checks its guesses against the likeliest piece: give --greedy, too")
-    config_of(run, "language")
+    config_of(run, "write")
     given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
 
     from regard.tasks.core.load import load

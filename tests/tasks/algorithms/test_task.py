@@ -10,12 +10,13 @@ import torch
 from regard.attention.attended import Attended
 from regard.errors import ConfigError, DataError
 from regard.layers.sequence import StepOutput
-from regard.tasks.algorithms.predictor import Solver
+from regard.tasks.algorithms.predictor import AlgorithmsPredictor
 from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.task import TASK
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
+from regard.tasks.core.task import Nothing
 from regard.training.interrupt import Interrupted
 from regard.training.progress import Silent
 
@@ -78,11 +79,11 @@ def test_one_line_in_is_one_line_out_b32(run):
     """K8, B04's rooms: an empty line has an empty answer, in order, however many are solved together."""
     solver = load(run)
     lines = ["01", "", "10 11 00", "11", ""]
-    answers = list(solver.stream(lines, "x.txt"))
+    answers = list(solver.stream(lines, origin="x.txt"))
     assert [len(answer.split()) for answer in answers] == [1, 0, 3, 1, 0]
-    assert answers == list(solver.stream(lines, "x.txt", together=2))
+    assert answers == list(solver.stream(lines, origin="x.txt", batch=2))
     with pytest.raises(DataError, match=r"x\.txt, line 3: row 1 is '0'.*copy reads rows of 2 bits"):
-        list(solver.stream(["01", "", "0"], "x.txt"))
+        list(solver.stream(["01", "", "0"], origin="x.txt"))
 
 
 class Copier(torch.nn.Module):
@@ -114,7 +115,7 @@ class Copier(torch.nn.Module):
 @pytest.mark.parametrize("language, note", [("en", "when that row was given, at 3 of 3"), ("zh", "3 步中有 3 步")])
 def test_the_picture_says_that_the_read_head_follows(language, note):
     """A machine that copies by rule: its slots are drawn, others not, and the note counts the steps."""
-    solver = Solver(Copier(), check(AlgorithmSettings, TINY))
+    solver = AlgorithmsPredictor(Copier(), Nothing(), check(AlgorithmSettings, TINY))
     view = TASK.view(solver, "01 11 10", language=language)
     assert view.kind == "memory" and note in view.notes[0]
     read, write, memory = view.matrices
@@ -128,7 +129,7 @@ def test_the_picture_says_that_the_read_head_follows(language, note):
 
 def test_where_no_head_settles_all_slots_are_drawn(monkeypatch):
     monkeypatch.setattr("regard.tasks.algorithms.view._USED", 1.0)
-    view = TASK.view(Solver(Copier(), check(AlgorithmSettings, TINY)), "01 11 10")
+    view = TASK.view(AlgorithmsPredictor(Copier(), Nothing(), check(AlgorithmSettings, TINY)), "01 11 10")
     assert view.matrices[0].columns == tuple("012345678") and not any("not drawn" in note for note in view.notes)
 
 

@@ -16,7 +16,7 @@ from regard.data.images.json_file import read_json
 from regard.data.images.sources import image_source
 from regard.errors import ConfigError, DataError, RunError
 from regard.tasks.captioning.evaluation import Judged, Looks, centred, judge, overlapped
-from regard.tasks.captioning.predictor import END_WORD, PictureCaptioner, load_captioner
+from regard.tasks.captioning.predictor import END_WORD, CaptioningPredictor
 from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.captioning.task import TASK
 from regard.tasks.captioning.view import captions_view
@@ -49,8 +49,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def captioner(run: Path) -> PictureCaptioner:
-    return load_captioner(run)
+def captioner(run: Path) -> CaptioningPredictor:
+    return CaptioningPredictor.load(run)
 
 
 def test_cells_over_a_box_by_hand() -> None:
@@ -94,7 +94,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(run: Path, tmp_path: Path) ->
     assert one.parent.name == "step-00000004" and one.read_bytes() == two.read_bytes()
 
 
-def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: PictureCaptioner, run: Path) -> None:
+def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: CaptioningPredictor, run: Path) -> None:
     evaluation = TASK.evaluate(captioner, run, {"beam": 2})
     assert [row["pairs"] for row in evaluation.lengths] == ["seen in training", "never seen", "a cell at random"]
     assert set(evaluation.measures) == {"exact", "exact_unseen", "looked", "looked_elsewhere", "centre"}
@@ -103,7 +103,7 @@ def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: PictureCapti
     assert seen.right[0] == image_source(captioner.settings.data, 0, "test")[0].captions
 
 
-def test_a_caption_is_the_same_alone_and_among_others(captioner: PictureCaptioner) -> None:
+def test_a_caption_is_the_same_alone_and_among_others(captioner: CaptioningPredictor) -> None:
     shown = [captioner.pictures("test", 0)[number].pixels for number in range(3)]
     together = captioner.caption(shown, beam=3)
     for picture, one in zip(shown, together, strict=True):
@@ -114,7 +114,7 @@ def test_a_caption_is_the_same_alone_and_among_others(captioner: PictureCaptione
         assert captioner.tokenizer.decode([captioner.tokenizer.encode(one.text).ids[0]]) == one.words[0]
 
 
-def test_a_view_lays_each_look_over_the_picture(captioner: PictureCaptioner, tmp_path: Path) -> None:
+def test_a_view_lays_each_look_over_the_picture(captioner: CaptioningPredictor, tmp_path: Path) -> None:
     Image.fromarray(captioner.pictures("test", 0)[1].pixels).save(tmp_path / "a.png")
     view = TASK.view(captioner, str(tmp_path / "a.png"))
     words = captioner.caption([captioner.see(tmp_path / "a.png")])[0].words
@@ -136,13 +136,13 @@ def test_hard_attention_begins_with_a_soft_run(run: Path, tmp_path: Path) -> Non
     hard = {**TINY, "model": {**TINY["model"], "look": "sample"}, "start_from": str(run)}
     settings = check(CaptioningSettings, hard)
     prepared = TASK.data(settings, None, lambda line: None)
-    begun, soft = TASK.model(settings, prepared), load_captioner(run).model
+    begun, soft = TASK.model(settings, prepared), CaptioningPredictor.load(run).model
     for name, weight in soft.state_dict().items():
         assert (begun.state_dict()[name] == weight).all(), name
     fit(settings, tmp_path / "hard", progress="silent")
     shutil.move(run, tmp_path / "elsewhere")  # a run stands by itself: what it began from may be gone
     try:
-        one = load_captioner(tmp_path / "hard")
+        one = CaptioningPredictor.load(tmp_path / "hard")
         looks = one.caption([one.pictures("test", 0)[0].pixels])[0].weights
         assert set(np.unique(looks)) == {0.0, 1.0}
         assert float(one.model.baseline) < 0  # it has moved, and is kept
@@ -174,7 +174,7 @@ def test_a_backbone_has_the_weights_of_its_file_and_keeps_them(monkeypatch: pyte
     assert torch.equal(begun.encoder.network[0].weight, weights["0.weight"])
     fit(settings, tmp_path / "run", progress="silent")
     (tmp_path / "net.safetensors").unlink()  # a run that is trained holds all of its weights
-    kept = load_captioner(tmp_path / "run").model.encoder.network[0]
+    kept = CaptioningPredictor.load(tmp_path / "run").model.encoder.network[0]
     assert torch.equal(kept.weight, weights["0.weight"]) and torch.equal(kept.bias, weights["0.bias"])
 
 
@@ -197,7 +197,7 @@ def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
     """B44: a picture is the same in training and in use; here from a folder with a file of captions to BLEU."""
     settings = check(CaptioningSettings, folder_of(tmp_path), also=TASK.faults)
     fit(settings, tmp_path / "run", progress="silent")
-    captioner = load_captioner(tmp_path / "run")
+    captioner = CaptioningPredictor.load(tmp_path / "run")
     assert {captioner.tokenizer.token(number) for number in range(4, len(captioner.tokenizer))} == {
         *["a", "dog", "0", "1", "very", "small", "picture"]
     }
@@ -231,14 +231,14 @@ def test_the_file_of_captions_is_read_once_for_each_part(
     prepared = TASK.data(
         check(CaptioningSettings, {**tree, "captions": {**tree["captions"], "longest": 3}}), None, said.append
     )
-    assert len(read) == 2 and len(prepared.tokenizer) == 4 + 7
+    assert len(read) == 2 and len(prepared.parts) == 4 + 7
     assert said == ["2 captions have more than 3 words; what is behind them is not learned (captions.longest)"]
 
 
 def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
     tree = with_features(tmp_path)
     fit(check(CaptioningSettings, tree, also=TASK.faults), tmp_path / "run", progress="silent")
-    captioner = load_captioner(tmp_path / "run")
+    captioner = CaptioningPredictor.load(tmp_path / "run")
     [one] = captioner.stream([tmp_path / "features" / "3.npy"])
     assert one.caption is not None and one.caption.weights.shape[1:] == (2, 3)
     view = captions_view([one])

@@ -1,18 +1,20 @@
-"""A second task needs nothing but its own files and a line in each of two tables: every command works for it."""
+"""A further task needs nothing but its own folder: every command works for it."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+import regard.tasks
 from regard.cli.app import app
 from regard.errors import ConfigError
 from regard.tasks.core.config import as_yaml, check, keys, parse_assignments, parse_yaml
 from regard.tasks.core.notes import unknown_words
-from regard.tasks.core.settings import SETTINGS
-from regard.tasks.core.task import TASKS, find_task
-from tests.tasks.core.tiny_task_settings import Deep, Flat, GreaterSettings
+from regard.tasks.core.settings import task_names
+from regard.tasks.core.task import find_task
 
 TRAINING = {"steps": 7, "monitor": "right", "better": "max", "learning_rate": 0.1, "warmup_steps": 0}
 
@@ -20,9 +22,10 @@ TRAINING = {"steps": 7, "monitor": "right", "better": "max", "learning_rate": 0.
 @pytest.fixture(scope="module", autouse=True)
 def _entered():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SETTINGS, "greater", "tests.tasks.core.tiny_task_settings:GreaterSettings")
-        patch.setitem(TASKS, "greater", "tests.tasks.core.tiny_task")
+        patch.setattr(regard.tasks, "__path__", [*regard.tasks.__path__, str(Path(__file__).parent / "tiny")])
         yield
+    for name in [name for name in sys.modules if name.startswith("regard.tasks.greater")]:
+        del sys.modules[name]
 
 
 def call(*arguments, code=0):
@@ -54,7 +57,7 @@ def test_it_is_trained_resumed_evaluated_compared_and_shown(run, tmp_path):
     assert "greater" in call("show", run, "0.5 1.5").stdout
     assert '"width"' in call("schema", "greater").stdout
     told = " ".join(call("train", "--help").stdout.split())
-    assert SETTINGS.keys() == TASKS.keys() and all(name in told for name in TASKS if name != "greater")
+    assert all(name in told for name in task_names() if name != "greater")
 
 
 def test_what_does_not_fit_it_is_an_error_before_anything_is_loaded(run):
@@ -75,7 +78,7 @@ def test_words_that_are_unknown_are_noted_in_the_language_of_the_view():
 
 @pytest.mark.parametrize("name", ["classification", "language", "masked", "tagging"])
 def test_a_task_without_examples_shows_none(name):
-    assert find_task(name).examples(None, None) is None
+    assert find_task({"task": name}).examples(None, None) is None
 
 
 def test_a_recipe_and_a_study_of_it(tmp_path):
@@ -105,6 +108,8 @@ def test_a_recipe_and_a_study_of_it(tmp_path):
 
 
 def test_settings_of_several_kinds_are_told_apart():
+    from regard.tasks.greater.settings import Deep, Flat, GreaterSettings
+
     assert check(GreaterSettings, {"model": {"bias": False}}).model == Flat(bias=False)  # the default's kind
     deep = check(GreaterSettings, parse_assignments(["model.kind=deep", "model.width=7"]))
     assert deep.model == Deep(width=7) and check(GreaterSettings, parse_yaml(as_yaml(deep), "text")) == deep
@@ -117,6 +122,6 @@ def test_settings_of_several_kinds_are_told_apart():
     assert "\n  width: no such setting. Did you mean 'model.width'?" in text
     with pytest.raises(ConfigError, match=r"model\.width: no such setting\."):
         check(GreaterSettings, {"model": {"width": 3}})
-    assert find_task("greater").faults({"training": {"monitor": "right", "better": "min"}}) == [
+    assert find_task({"task": "greater"}).faults({"training": {"monitor": "right", "better": "min"}}) == [
         "training.better: right should be max; set training.better=max"
     ]

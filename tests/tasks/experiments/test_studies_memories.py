@@ -13,7 +13,7 @@ from regard.tasks.experiments.reproduce import tested as data_of
 from regard.tasks.experiments.studies import find
 
 STUDY = find("memories")
-TASK = find_task("algorithms")
+TASK = find_task({"task": "algorithms"})
 
 
 def settings(row) -> AlgorithmSettings:

@@ -10,11 +10,12 @@ from regard.data.language.stream import TokenStream
 from regard.models.memory.sequences import build
 from regard.models.transformer.language import TransformerLanguageModel
 from regard.models.transformer.settings import TransformerLanguageSettings
-from regard.tasks.algorithms.predictor import Solver
+from regard.tasks.algorithms.predictor import AlgorithmsPredictor
 from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.task import TASK as ALGORITHMS
 from regard.tasks.core.config import check, leaves
 from regard.tasks.core.settings import settings_of
+from regard.tasks.core.task import Nothing
 from regard.tasks.experiments.studies import Study, find, find_all
 from regard.tasks.experiments.study import Outcome
 from regard.tasks.experiments.study_table import lengths_view, markdown, table, to_json
@@ -29,14 +30,14 @@ KINDS = ["none", "learned", "sinusoidal", "shaw", "t5", "alibi", "rotary"]
 
 def test_a_copy_that_hears_is_told_the_row_before():
     copy = problem(CopySettings(bits=2, heard=True))
-    item = copy.read("10 01 11")
+    item = copy.question("10 01 11")
     assert item.question.tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]
     assert item.answer_steps.tolist() == [3, 4, 5] and item.answer.tolist() == [[1, 0], [0, 1], [1, 1]]
     assert copy.rows(item) == ["10", "01", "11", "?", "10", "01"]
     assert (item.time, copy.sources(item)) == (6, [0, 1, 2])
 
 
-def solver(position: str) -> Solver:
+def solver(position: str) -> AlgorithmsPredictor:
     tree = {
         "task": "algorithms",
         "data": {"problem": "copy", "heard": True, "bits": 3, "shortest": 1, "longest": 4},
@@ -44,7 +45,7 @@ def solver(position: str) -> Solver:
     }
     settings = check(AlgorithmSettings, tree)
     torch.manual_seed(0)
-    return Solver(build(settings.model, 4, 3), settings)
+    return AlgorithmsPredictor(build(settings.model, 4, 3), Nothing(), settings)
 
 
 def test_where_positions_end_the_evaluation_says_so(tmp_path):

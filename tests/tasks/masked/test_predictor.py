@@ -5,7 +5,7 @@ import pytest
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.models.text.masked import MaskedLanguageModel
 from regard.models.text.masked_settings import MaskedModelSettings
-from regard.tasks.masked.predictor import MASK, Filler
+from regard.tasks.masked.predictor import MASK, MaskedPredictor
 from regard.tasks.masked.settings import MaskedSettings
 from regard.vocabulary import END
 
@@ -14,7 +14,7 @@ from regard.vocabulary import END
 def filler(request):
     tokenizer = train_tokenizer(request.param, ["the cat sat on the mat"] * 3, 31)
     model = MaskedLanguageModel(MaskedModelSettings(dim=4, heads=1, layers=1), len(tokenizer))
-    return Filler(model, tokenizer, MaskedSettings())
+    return MaskedPredictor(model, tokenizer, MaskedSettings())
 
 
 def test_a_gap_is_one_piece_in_the_place_of_one(filler):

@@ -14,8 +14,9 @@ from regard.models.pointing.settings import PointerSettings
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
+from regard.tasks.core.task import Nothing
 from regard.tasks.pointing.learning import from_answers, tour_lengths
-from regard.tasks.pointing.predictor import Pointed, build
+from regard.tasks.pointing.predictor import Pointed, PointingPredictor
 from regard.tasks.pointing.settings import PointingSettings
 from regard.tasks.pointing.task import TASK, measured
 from regard.tasks.pointing.view import answers_view, plane, pointing_view
@@ -85,15 +86,15 @@ def test_answers_do_not_depend_on_who_is_answered_with_them_b32(pointer):
     together = pointer.choose(sets, beam=3)
     assert [pointer.choose([points], beam=3)[0].answer for points in sets] == [one.answer for one in together]
     text = "\n\n".join("\n".join(f"{x!r},{y!r}" for x, y in points.tolist()) for points in sets)
-    streamed = list(pointer.stream(text.splitlines(), "points.csv", beam=3, together=3))
+    streamed = list(pointer.stream(pointer.sets(text.splitlines(), "points.csv"), beam=3, batch=3))
     assert [one.answer for one in streamed] == [one.answer for one in together]
     for points, greedy, one in zip(sets, pointer.choose(sets), together, strict=True):
         assert sorted(one.answer) == list(range(len(points))) and 0 < one.probability <= 1
         assert one.weights.shape == (len(points) + 1, len(points) + 1)
         assert pointer.problem.length(points, one.answer) <= pointer.problem.length(points, greedy.answer) + 1e-9
-    assert pointer.choose([]) == [] and list(pointer.stream([], "nothing")) == []
+    assert pointer.choose([]) == [] and list(pointer.stream(pointer.sets([], "nothing"))) == []
     with pytest.raises(DataError, match="points.csv, line 2: 'x' is no number"):
-        list(pointer.stream(["0,0", "x,1"], "points.csv"))
+        list(pointer.stream(pointer.sets(["0,0", "x,1"], "points.csv")))
 
 
 def test_scale_and_place_change_no_answer(pointer):
@@ -105,7 +106,7 @@ def test_scale_and_place_change_no_answer(pointer):
 
 
 def test_the_loss_is_the_sum_of_the_right_choices():
-    model, problem = build(settings_of()), point_problem("tsp")
+    model, problem = PointingPredictor.build(settings_of(), Nothing()), point_problem("tsp")
     sets = [np.random.default_rng(3).random((size, 2)) for size in (5, 3)]
     answers = [problem.answers(points[None])[0] for points in sets]
     batch = PointBatch.of(sets, answers)
@@ -131,7 +132,7 @@ def test_reinforce_has_the_gradient_of_the_expected_length():
     """
     torch.manual_seed(0)
     settings = settings_of(model={"width": 3}, learning={"by": "lengths", "draws": 8})
-    model = build(settings)
+    model = PointingPredictor.build(settings, Nothing())
     with torch.no_grad():
         for one in model.parameters():
             one.mul_(2)  # far from even chances

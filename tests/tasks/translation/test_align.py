@@ -14,8 +14,9 @@ from regard.errors import RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.tasks.translation.align import Aligned, align, measure
+from regard.tasks.translation.data import Tokenizers
 from regard.tasks.translation.ensemble import EnsembleModel
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 
 TEXTS = ["l'accord sur la zone", "the agreement on the area .", "aujourd'hui , un accord", "today it is it's"]
@@ -28,7 +29,9 @@ def made(kind="bpe", seed=0, texts=TEXTS, **model):
     )
     tokenizer = train_tokenizer(kind, texts, 61)
     network = RecurrentTranslator(settings, len(tokenizer), len(tokenizer))
-    return Translator(network, tokenizer, tokenizer, TranslationSettings(data=DataSettings(max_length=40)))
+    return TranslationPredictor(
+        network, Tokenizers(tokenizer, tokenizer), TranslationSettings(data=DataSettings(max_length=40))
+    )
 
 
 PAIRS = [
@@ -117,7 +120,7 @@ def test_readings_come_while_pairs_are_read():
             taken.append(1)
             yield "un", "accord"
 
-    readings = made().read(endless(), batch=2, chunk=3)
+    readings = made().readings(endless(), batch=2, chunk=3)
     assert [next(readings).source.line for _ in range(4)] == [1, 2, 3, 4]
     assert len(taken) == 6
 
@@ -210,7 +213,7 @@ def test_error_rates_by_hand():
 def test_posteriors_reach_the_links_and_the_picture(model):
     """Texts in, posteriors out: those of the model (tests/models), each row summing to 1, padding left out."""
     translator = made(**model)
-    plain, known = (list(translator.read(PAIRS, batch=2, posterior=way)) for way in (False, True))
+    plain, known = (list(translator.readings(PAIRS, batch=2, posterior=way)) for way in (False, True))
     for before, after in zip(plain, known, strict=True):
         assert before.alignment.shape == after.alignment.shape
         torch.testing.assert_close(after.alignment.sum(-1), torch.ones(len(after.alignment)))
@@ -228,6 +231,6 @@ def test_posteriors_reach_the_links_and_the_picture(model):
 
 def test_several_runs_as_one_have_no_posterior():
     one = made()
-    both = Translator(EnsembleModel([one.model, one.model]), one.source, one.target, one.settings)
+    both = TranslationPredictor(EnsembleModel([one.model, one.model]), one.parts, one.settings)
     with pytest.raises(RegardError, match="one run"):
-        list(both.read(PAIRS, posterior=True))
+        list(both.readings(PAIRS, posterior=True))

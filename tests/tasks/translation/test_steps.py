@@ -4,7 +4,8 @@ import torch
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.errors import DataError, RegardError
 from regard.models.seq2seq.recurrent import RecurrentTranslator
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.data import Tokenizers
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.steps import translation_steps
 
@@ -16,7 +17,9 @@ def translator(**model):
         "data": {"phrases": {}, "tokenizer": "words"},
         "model": {"embedding_dim": 5, "encoder_dim": 7, "decoder_dim": 14, "attention_dim": 3, **model},
     })  # fmt: skip
-    return Translator(RecurrentTranslator(settings.model, len(source), len(target)), source, target, settings)
+    return TranslationPredictor(
+        RecurrentTranslator(settings.model, len(source), len(target)), Tokenizers(source, target), settings
+    )
 
 
 @pytest.mark.parametrize(

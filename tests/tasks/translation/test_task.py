@@ -13,9 +13,9 @@ from regard.models.seq2seq.translators import build_translator
 from regard.models.transformer.settings import TransformerTranslatorSettings
 from regard.tasks.core.config import check, parse_assignments
 from regard.tasks.translation.align import align
-from regard.tasks.translation.data import prepare_corpus
+from regard.tasks.translation.data import Tokenizers, prepare_corpus
 from regard.tasks.translation.ensemble import EnsembleModel
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.steps import translation_steps
 from regard.tasks.translation.task import TASK
@@ -37,7 +37,9 @@ def recurrent(seed=0):
 def made(model, texts=TEXTS):
     tokenizer = train_tokenizer("words", texts, 61)
     settings = TranslationSettings(data=DataSettings(max_length=40, phrases={}), model=model)
-    return Translator(build_translator(model, len(tokenizer), len(tokenizer)), tokenizer, tokenizer, settings)
+    return TranslationPredictor(
+        build_translator(model, len(tokenizer), len(tokenizer)), Tokenizers(tokenizer, tokenizer), settings
+    )
 
 
 def test_settings_that_do_not_say_their_kind_are_recurrent():
@@ -130,7 +132,7 @@ def test_a_reading_is_what_the_search_found():
 def test_kinds_translate_together():
     """An ensemble of a Transformer and a recurrent translator: the mean of both probabilities, batch-mates or not."""
     one, other = transformer(), recurrent(3)
-    both = Translator(EnsembleModel([one.model, other.model]), one.source, one.target, one.settings)
+    both = TranslationPredictor(EnsembleModel([one.model, other.model]), one.parts, one.settings)
     texts = ["der Hund rennt im Schnee .", "im", "Hund der ."]
     search = SearchSettings(beam=3, max_length=5)
     together = both.translate(texts, search)

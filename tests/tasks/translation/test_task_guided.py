@@ -8,7 +8,7 @@ from regard.metrics.alignment import alignment_error_rate
 from regard.models.seq2seq.guided import guidance_of
 from regard.tasks.core.config import check
 from regard.tasks.translation.data import prepare_corpus
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.task import TASK
 
@@ -48,12 +48,12 @@ def test_a_short_guided_training_aligns_better_than_one_that_is_not(corpus):
     for weight in (0.0, 1.0):
         chosen = settings(guided_alignment=weight)
         model = trained(chosen, corpus).requires_grad_(False)
-        translator = Translator(model, corpus.source, corpus.target, chosen)
-        pairs = corpus.validation
+        translator = TranslationPredictor(model, corpus.parts, chosen)
+        pairs = corpus.held_out.pairs
         readings = translator.score([pair.source for pair in pairs], [pair.target for pair in pairs])
         links = [translator.shown(reading).links() for reading in readings]
         error = alignment_error_rate(links, [pair.links for pair in pairs], [pair.possible for pair in pairs])
-        total, count = guidance_of(model, corpus.held_out.load(list(range(len(pairs)))))
+        total, count = guidance_of(model, corpus.held_out.batches.load(list(range(len(pairs)))))
         told[weight] = error, float(total / count)
     assert told[1.0][0] < 0.6 * told[0.0][0] and told[1.0][1] < 0.6 * told[0.0][1], told
     assert TASK.metrics(chosen, corpus)(model)["guidance"] == pytest.approx(told[1.0][1], rel=1e-4)

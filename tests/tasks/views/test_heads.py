@@ -15,7 +15,8 @@ from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.translators import build_translator
 from regard.models.transformer.settings import TransformerTranslatorSettings
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.data import Tokenizers
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.task import TASK
 from regard.tasks.views.generation import Looks, generation_view
@@ -45,7 +46,7 @@ def made(seed=0, **model):
     )
     tokenizer = train_tokenizer("words", TEXTS, 61)
     network = build_translator(settings.model, len(tokenizer), len(tokenizer))
-    return Translator(network, tokenizer, tokenizer, settings)
+    return TranslationPredictor(network, Tokenizers(tokenizer, tokenizer), settings)
 
 
 def test_the_overview_by_hand():
@@ -95,7 +96,7 @@ def test_every_layer_and_head_of_a_translation():
     own, cross = by_title["decoder self 2.1"], by_title["decoder to source 2.2"]
     assert own.rows == own.columns == ("<s>", "the", "dog", "runs")
     assert cross.rows == ("the", "dog", "runs", "</s>") and cross.columns == ("der", "Hund", "rennt", "</s>")
-    model, source = translator.model, translator.read_source("der Hund rennt").ids
+    model, source = translator.model, translator.read("der Hund rennt").ids
     target = translator.read_target("the dog runs").ids
     with torch.no_grad():
         memory = model.encode(torch.tensor([[*source, END]]), torch.tensor([4]))
@@ -157,7 +158,7 @@ def test_what_cannot_be_shown_is_said():
         len(translator.source),
         len(translator.target),
     )
-    other = Translator(recurrent, translator.source, translator.target, translator.settings)
+    other = TranslationPredictor(recurrent, translator.parts, translator.settings)
     with pytest.raises(RegardError, match="without --heads"):
         TASK.view(other, "der Hund", heads=True)
     assert len(TASK.view(other, "der Hund", target="the dog", steps=True).matrices) == 2

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from regard.data.algorithms.problem import SequenceItem, problem
+from regard.data.algorithms.problem import SequenceItem, SequenceProblem, problem
 from regard.data.algorithms.sequences import SequenceBatch, Sequences
 from regard.errors import DataError
 from regard.metrics.bits import BitErrors
 from regard.models.memory.sequences import build
 from regard.tasks.algorithms.settings import AlgorithmSettings
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
-from regard.training.run.checkpoint import load_weights
+from regard.tasks.core.predictor import StreamPredictor, inference
+from regard.tasks.core.task import Nothing
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,28 @@ class Solution:
         return int(((self.chances > 0.5) != (self.item.answer > 0.5)).sum())
 
 
-class Solver:
-    """A model and the problem that it was trained on.
+class AlgorithmsPredictor(StreamPredictor[AlgorithmSettings, Nothing, Any, str, SequenceItem | None, str]):
+    """A model and the problem that it was trained on; see `layers.sequence.SequenceModel`."""
 
-    Args:
-        model: see `layers.sequence.SequenceModel`.
-        settings: of its run.
-    """
+    settings_type = AlgorithmSettings
 
-    def __init__(self, model: Any, settings: AlgorithmSettings) -> None:
-        self.model, self.settings = model, settings
-        self.problem = problem(settings.data)
+    @classmethod
+    def load_parts(cls, folder: Path) -> Nothing:
+        """It needs none."""
+        return Nothing()
 
-    def read(self, text: str, place: str = "the text") -> SequenceItem:
+    @classmethod
+    def build(cls, settings: AlgorithmSettings, parts: Nothing) -> Any:
+        """A model of sequences with fresh weights."""
+        made = problem(settings.data)
+        return build(settings.model, made.inputs, made.outputs)
+
+    @cached_property
+    def problem(self) -> SequenceProblem:
+        """What it was trained on."""
+        return problem(self.settings.data)
+
+    def question(self, text: str, place: str = "the text") -> SequenceItem:
         """A question as a person writes it.
 
         Raises:
@@ -66,30 +73,58 @@ class Solver:
         except DataError as error:
             raise DataError(f"{place}: {error}. {self.settings.data.problem} reads {self.problem.form}") from error
 
+    @inference
     def solve(self, items: Sequence[SequenceItem]) -> list[Solution]:
         """Answer some questions together."""
+        if not items:
+            return []
+        batch = SequenceBatch.of(items)
+        chances = zip(items, self._logits(batch).sigmoid(), batch.answer_steps, strict=True)
+        answers = [(item, row[when].numpy()) for item, row, when in chances]
         return [
-            Solution(item, chances, self.problem.write(chances), self.problem.write(item.answer))
-            for item, chances in zip(items, self._answers(SequenceBatch.of(items)) if items else [], strict=True)
+            Solution(item, answer, self.problem.write(answer), self.problem.write(item.answer))
+            for item, answer in answers
         ]
 
-    def stream(self, lines: Iterable[str], origin: str, together: int = 64) -> Iterator[str]:
+    def stream(
+        self,
+        items: Iterable[str],
+        *,
+        origin: str = "the text",
+        batch: int = 64,
+        chunk: int | None = None,
+        first: int = 1,
+    ) -> Iterator[str]:
         """An answer for every line, in order; an empty line has an empty one.
 
         Args:
-            lines: questions as a person writes them.
+            items: questions as a person writes them.
             origin: what errors call them.
-            together: solved at once; it never changes an answer.
+            batch: solved at once; it never changes an answer.
+            chunk: lines read before the first answer comes; a batch by default.
+            first: the number of the first line.
 
         Raises:
             DataError: a line is no question; the message names the origin and the line.
         """
-        numbered = iter(enumerate(lines, 1))
-        while chunk := list(islice(numbered, together)):
-            items = {number: self.read(line, f"{origin}, line {number}") for number, line in chunk if line.strip()}
-            solved = dict(zip(items, self.solve(list(items.values())), strict=True))
-            for number, _ in chunk:
-                yield solved[number].text if number in solved else ""
+        read = (self.read(text, line, origin) for line, text in enumerate(items, start=first))
+        yield from self.in_batches(read, self.answer, batch, chunk or batch)
+
+    def read(self, given: str, line: int = 1, origin: str = "the text") -> SequenceItem | None:
+        """The question of a line; None for an empty one."""
+        return self.question(given, f"{origin}, line {line}") if given.strip() else None
+
+    def length(self, item: SequenceItem | None) -> int:
+        """Questions are answered in the order in which they come, whatever their lengths; 0 for an empty line."""
+        return 0 if item is None else 1
+
+    def blank(self, item: SequenceItem | None) -> str:
+        """An empty answer."""
+        return ""
+
+    def answer(self, items: list[SequenceItem | None]) -> list[str]:
+        """The answers of a batch of questions as a person reads them."""
+        return [one.text for one in self.solve([item for item in items if item is not None])]
 
     def errors(self, batches: Iterable[SequenceBatch]) -> BitErrors:
         """Wrong bits of the answers to drawn questions."""
@@ -99,15 +134,9 @@ class Solver:
         """Test sequences, of the lengths of training or of one."""
         return Sequences(self.problem, self.settings.data, seed, "test").held_out(count, length)
 
-    def _answers(self, batch: SequenceBatch) -> list[np.ndarray]:
-        chances = self._logits(batch).sigmoid()
-        return [row[when].numpy() for row, when in zip(chances, batch.answer_steps, strict=True)]
-
-    @torch.no_grad()
+    @inference
     def _logits(self, batch: SequenceBatch) -> Tensor:
-        self.model.eval()
-        device = next(self.model.parameters()).device
-        logits: Tensor = self.model(batch.inputs.to(device)).cpu()
+        logits: Tensor = self.model(batch.inputs.to(self.device)).cpu()
         return logits
 
 
@@ -120,18 +149,3 @@ def bit_errors(answered: Iterable[tuple[SequenceBatch, Tensor]]) -> BitErrors:
         wrong += rows.sum((1, 2)).tolist()
         bits += (batch.answer_steps.sum(1) * batch.answers.shape[-1]).tolist()
     return BitErrors(wrong, bits)
-
-
-def load_solver(folder: str | Path) -> Solver:
-    """The solver of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(AlgorithmSettings, run.read_config())
-    made = problem(settings.data)
-    model: Any = build(settings.model, made.inputs, made.outputs)
-    load_weights(model, run.weights)
-    return Solver(model, settings)

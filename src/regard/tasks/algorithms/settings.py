@@ -30,6 +30,7 @@ class TestedSequences(BaseModel):
 class AlgorithmSettings(RunSettings):
     """From a sequence to what an algorithm makes of it."""
 
+    verb: ClassVar[str] = "solve"
     tests: ClassVar[type[BaseModel]] = TestedSequences
     by_length: ClassVar[tuple[str, ...]] = ("accuracy",)
     measures: ClassVar[dict[str, Better]] = {
@@ -46,3 +47,6 @@ class AlgorithmSettings(RunSettings):
     task: Literal["algorithms"] = Field("algorithms", description="What the model is for.")
     data: AlgorithmData = Field(default=CopySettings(problem="copy"), description="The algorithm.")
     model: SequenceSettings = Field(default=NTMSettings(kind="ntm"), description="What learns it.")
+
+
+SETTINGS = AlgorithmSettings

@@ -1,7 +1,6 @@
 """The task of algorithms: bits in, what the algorithm makes of them out, and how long sequences may grow."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +12,27 @@ from regard.data.algorithms.sequences import SequenceBatch, Sequences
 from regard.errors import ConfigError, TooLong
 from regard.layers.objective import Objective, bits_objective
 from regard.metrics.bits import BitErrors
-from regard.models.memory.sequences import build
-from regard.tasks.algorithms.predictor import Solver, bit_errors, load_solver
+from regard.tasks.algorithms.predictor import AlgorithmsPredictor, bit_errors
 from regard.tasks.algorithms.settings import SIXFOLD, TWICE, AlgorithmSettings, TestedSequences
 from regard.tasks.algorithms.view import memory_view
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
 from regard.tasks.core.evaluation import Evaluation
+from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Task
+from regard.tasks.core.task import Nothing, Prepared, Task
 from regard.views.view import View
 
 _MONITORS: dict[str, Better] = {"loss": "min", "wrong_bits": "min", "exact": "max"}
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The sequences of a run: those of training and those held out, both of the lengths of training."""
-
-    batches: Sequences
-    validation: list[SequenceBatch]
-
-    def save(self, folder: Path) -> None:
-        """Nothing: the settings and a number make a sequence."""
+Drawn = Prepared[Nothing, SequenceBatch, list[SequenceBatch]]
+"""The sequences of a run: those of training and those held out, both of the lengths of training."""
 
 
 def _data(settings: AlgorithmSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
     made = problem(settings.data)
     held_out = Sequences(made, settings.data, settings.seed, "validation").held_out(settings.data.validation)
-    return Drawn(Sequences(made, settings.data, settings.seed, "training"), held_out)
-
-
-def _model(settings: AlgorithmSettings, drawn: Drawn) -> nn.Module:
-    made = drawn.batches.problem
-    model: Any = build(settings.model, made.inputs, made.outputs)
-    return model
+    return Prepared(Nothing(), Sequences(made, settings.data, settings.seed, "training"), held_out)
 
 
 def _loss(settings: AlgorithmSettings) -> Callable[[nn.Module, SequenceBatch], Objective]:
@@ -62,16 +48,15 @@ def _metrics(settings: AlgorithmSettings, drawn: Drawn) -> Callable[[Any], dict[
     def metrics(model: nn.Module) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            answered = [(batch, model(batch.inputs.to(device)).cpu()) for batch in drawn.validation]
-        each = [bits_objective(logits, batch.answers, batch.answer_steps) for batch, logits in answered]
-        nats, bits = sum(float(one.total) for one in each), sum(int(one.count) for one in each)
+            answered = [(batch, model(batch.inputs.to(device)).cpu()) for batch in drawn.held_out]
+        loss = mean_loss(bits_objective(logits, batch.answers, batch.answer_steps) for batch, logits in answered)
         errors = bit_errors(answered)
-        return {"loss": nats / bits, "wrong_bits": errors.mean, "exact": errors.exact}
+        return {"loss": loss, "wrong_bits": errors.mean, "exact": errors.exact}
 
     return metrics
 
 
-def _evaluate(solver: Solver, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(solver: AlgorithmsPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedSequences, test), solver.settings.data
     longer = [TWICE * data.longest, SIXFOLD * data.longest] if tested.lengths is None else tested.lengths
     trained = solver.errors(solver.held_out(tested.sequences, tested.seed))
@@ -109,24 +94,29 @@ def _row(errors: BitErrors | None, sequences: int) -> dict[str, float | None]:
 
 
 def _view(
-    solver: Solver, text: str | None, *, length: int | None = None, seed: int | None = None, language: str = "en"
+    solver: AlgorithmsPredictor,
+    text: str | None,
+    *,
+    length: int | None = None,
+    seed: int | None = None,
+    language: str = "en",
 ) -> View:
     if text is not None and (length is not None or seed is not None):
         raise ConfigError("--length and --seed are of an example that is made; leave them out beside a sequence")
     if text is not None:
-        return memory_view(solver, solver.read(text), language)
+        return memory_view(solver, solver.question(text), language)
     data = solver.settings.data
     drawn = Sequences(solver.problem, data, seed or 0, "test")
     return memory_view(solver, drawn.item(0, data.longest if length is None else length), language)
 
 
-def _examples(solver: Solver, evaluation: Evaluation) -> View:
+def _examples(solver: AlgorithmsPredictor, evaluation: Evaluation) -> View:
     data = solver.settings.data
     return _view(solver, None, length=min(data.longest, max(data.shortest, 8)))
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    training, data, model = (_part(tree, name) for name in ("training", "data", "model"))
+    training, data, model = (branch(tree, name) for name in ("training", "data", "model"))
     wrong = []
     if training.get("smoothing"):
         wrong.append("training.smoothing: it is of choices among words; bits have none, so leave it 0")
@@ -138,23 +128,16 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    part = tree.get(name)
-    return part if isinstance(part, dict) else {}
-
-
 TASK = Task(
-    name="algorithms",
-    verb="solve",
+    settings=AlgorithmSettings,
     data=_data,
-    model=_model,
+    build=AlgorithmsPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_solver,
+    load=AlgorithmsPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=AlgorithmSettings.measures,
     examples=_examples,
     monitors=_MONITORS,
 )

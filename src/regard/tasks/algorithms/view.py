@@ -1,6 +1,6 @@
 """The picture of a model with a memory at work: what it holds and where its heads are, at each time step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from regard.data.algorithms.sequences import SequenceBatch
 from regard.views.view import Matrix, View
 
 if TYPE_CHECKING:
-    from regard.tasks.algorithms.predictor import Solver
+    from regard.tasks.algorithms.predictor import AlgorithmsPredictor
 
 _USED = 0.05
 """A slot is drawn if some head ever gave it so much of its weight."""
@@ -41,7 +41,7 @@ _WORDS = {
 
 
 @torch.no_grad()
-def memory_view(solver: "Solver", item: SequenceItem, language: str = "en") -> View:
+def memory_view(solver: "AlgorithmsPredictor", item: SequenceItem, language: str = "en") -> View:
     """Where the heads were at each time step, and how much each slot of the memory held after it.
 
     Args:
@@ -89,8 +89,10 @@ def memory_view(solver: "Solver", item: SequenceItem, language: str = "en") -> V
     return View("memory", title, matrices, notes, language)
 
 
-def _following(solver: "Solver", item: SequenceItem, heads: dict[str, np.ndarray], words: dict[str, str]) -> list[str]:
-    """How often each reading head stands where a writing one stood for the row that is to be output."""
+def _following(
+    solver: "AlgorithmsPredictor", item: SequenceItem, heads: dict[str, np.ndarray], words: dict[str, str]
+) -> list[str]:
+    """How often each reading head stands where a writing one stood for the row that is to be said."""
     sources = solver.problem.sources(item)
     steps = [(said, given) for said, given in zip(item.answer_steps, sources, strict=True) if given is not None]
     notes = []
@@ -109,7 +111,7 @@ def _following(solver: "Solver", item: SequenceItem, heads: dict[str, np.ndarray
     return notes
 
 
-def _each_head(attended: dict[str, Attended]) -> Iterator[tuple[str, Tensor]]:
+def _each_head(attended: Mapping[str, Attended]) -> Iterator[tuple[str, Tensor]]:
     """Where one step of the first item looked; several heads of one name are counted from 0."""
     for name, one in attended.items():
         weights = one.weights[0, ..., 0, :]

@@ -10,7 +10,7 @@ from regard.data.images.batches import CaptionBatch, object_words
 from regard.data.images.captioned import Box, CaptionedImage, ImageSource
 from regard.metrics.text import Measured, bleu
 from regard.models.captioning.captioner import IMAGE
-from regard.tasks.captioning.predictor import PictureCaptioner
+from regard.tasks.captioning.predictor import CaptioningPredictor
 
 _TOGETHER = 100
 
@@ -104,7 +104,7 @@ class Judged:
         return bleu(self.said, sets)
 
 
-def judge(captioner: PictureCaptioner, pictures: ImageSource, beam: int = 1) -> Judged:
+def judge(captioner: CaptioningPredictor, pictures: ImageSource, beam: int = 1) -> Judged:
     """Caption all pictures of a source and see where the model looks for the words that name objects."""
     said: list[str] = []
     right: list[tuple[str, ...]] = []
@@ -118,7 +118,7 @@ def judge(captioner: PictureCaptioner, pictures: ImageSource, beam: int = 1) -> 
 
 
 @torch.no_grad()
-def _look(captioner: PictureCaptioner, pictures: list[CaptionedImage], looks: Looks) -> None:
+def _look(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks: Looks) -> None:
     if not pictures:
         return
     model, longest = captioner.model.eval(), captioner.settings.captions.longest

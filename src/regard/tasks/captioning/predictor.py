@@ -1,10 +1,10 @@
 """A trained model that captions pictures, with where it looked before each word."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from regard.models.captioning.settings import Features
 from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.core.beam import check_beam
 from regard.tasks.core.config import check
+from regard.tasks.core.predictor import StreamPredictor, inference
 from regard.tasks.core.runs import open_run
 from regard.tasks.experiments.experiment import DATA
 from regard.training.run.checkpoint import load_weights
@@ -67,19 +68,27 @@ class Seen:
     fault: DataError | None
 
 
-class PictureCaptioner:
-    """A model, its words and its settings.
+class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Captioner, Path, Seen, Seen]):
+    """A captioner and its words."""
 
-    Args:
-        model: in any mode; it is put into eval mode to caption.
-        tokenizer: of its words.
-        settings: of its run.
-    """
+    settings_type = CaptioningSettings
 
-    def __init__(self, model: Captioner, tokenizer: Tokenizer, settings: CaptioningSettings) -> None:
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+    @classmethod
+    def load_parts(cls, folder: Path) -> Tokenizer:
+        """Its words."""
+        return load_tokenizer(folder)
 
-    @torch.no_grad()
+    @classmethod
+    def build(cls, settings: CaptioningSettings, parts: Tokenizer) -> Captioner:
+        """A captioner with fresh weights."""
+        return Captioner(settings.model, len(parts))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of its words."""
+        return self.parts
+
+    @inference
     def caption(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
         """Caption some pictures together.
 
@@ -94,8 +103,7 @@ class PictureCaptioner:
         check_beam(settings, len(self.tokenizer))
         if not pictures:
             return []
-        self.model.eval()
-        memory = self.model.encode(torch.from_numpy(np.stack(pictures)).to(next(self.model.parameters()).device))
+        memory = self.model.encode(torch.from_numpy(np.stack(pictures)).to(self.device))
         found = search(
             self.model.decoder,
             memory,
@@ -123,26 +131,39 @@ class PictureCaptioner:
             return load_features(path, encoder.width)
         return load_image(path, self.settings.data.size).pixels
 
-    def stream(self, paths: Iterable[Path], beam: int = 1, together: int = 32) -> Iterator[Seen]:
+    def stream(
+        self, items: Iterable[Path], *, beam: int = 1, batch: int = 32, chunk: int | None = None, first: int = 1
+    ) -> Iterator[Seen]:
         """What each file shows and its caption, or what is wrong with it, in order.
 
         Args:
-            paths: of pictures.
+            items: paths of pictures.
             beam: see `caption`.
-            together: captioned at once; it never changes a caption.
+            batch: pictures captioned at once; it never changes a caption.
+            chunk: files read before the first caption comes; a batch by default.
+            first: the number of the first file.
         """
-        rest = iter(paths)
-        while chunk := list(islice(rest, together)):
-            seen: dict[int, np.ndarray] = {}
-            faults: dict[int, DataError] = {}
-            for place, path in enumerate(chunk):
-                try:
-                    seen[place] = self.see(path)
-                except DataError as error:
-                    faults[place] = error
-            said = dict(zip(seen, self.captions(list(seen.values()), beam), strict=True))
-            for place, path in enumerate(chunk):
-                yield Seen(path, seen.get(place), said.get(place), faults.get(place))
+        yield from self.in_batches(self.read_all(items, first), partial(self.answer, beam=beam), batch, chunk or batch)
+
+    def read(self, given: Path, line: int = 1) -> Seen:
+        """A file's picture, or why it cannot be read."""
+        try:
+            return Seen(given, self.see(given), None, None)
+        except DataError as error:
+            return Seen(given, None, None, error)
+
+    def length(self, item: Seen) -> int:
+        """Pictures are captioned in the order in which they come; 0 for a file that cannot be read."""
+        return 0 if item.picture is None else 1
+
+    def answer(self, items: list[Seen], beam: int = 1) -> list[Seen]:
+        """The pictures of a batch with their captions."""
+        captions = self.captions([one.picture for one in items if one.picture is not None], beam)
+        return [replace(one, caption=caption) for one, caption in zip(items, captions, strict=True)]
+
+    def blank(self, item: Seen) -> Seen:
+        """The file with what is wrong with it."""
+        return item
 
     def captions(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
         """Caption pictures that need not be of one size, as features are not."""
@@ -171,11 +192,6 @@ def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> ImageSou
     return ImageFeatures(made, folder, encoder.width) if isinstance(encoder, Features) and folder else made
 
 
-def build(settings: CaptioningSettings, vocabulary: int) -> Captioner:
-    """The model that the settings say, with fresh weights."""
-    return Captioner(settings.model, vocabulary)
-
-
 def begin_from(folder: str | Path, model: Captioner, tokenizer: Tokenizer) -> None:
     """Put the best weights of another run into a model, such as soft attention's where hard is to be learned.
 
@@ -190,18 +206,3 @@ def begin_from(folder: str | Path, model: Captioner, tokenizer: Tokenizer) -> No
     if load_tokenizer(run.tokenizers).fingerprint() != tokenizer.fingerprint():
         raise ConfigError(f"start_from: {folder} was trained on other words; the same data and captions are expected")
     load_weights(model, run.weights)
-
-
-def load_captioner(folder: str | Path) -> PictureCaptioner:
-    """The captioner of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(CaptioningSettings, run.read_config())
-    tokenizer = load_tokenizer(run.tokenizers)
-    model: Any = build(settings, len(tokenizer))
-    load_weights(model, run.weights)
-    return PictureCaptioner(model, tokenizer, settings)

@@ -74,6 +74,8 @@ class TestedCaptions(BaseModel):
 class CaptioningSettings(RunSettings):
     """From a picture to a caption."""
 
+    verb: ClassVar[str] = "caption"
+    takes_a_file: ClassVar[bool] = True
     tests: ClassVar[type[BaseModel]] = TestedCaptions
     measures: ClassVar[dict[str, Better]] = {
         "exact": "max",
@@ -92,3 +94,6 @@ class CaptioningSettings(RunSettings):
     start_from: Path | None = Field(
         default=None, description="Begin with the weights of this run of the same pictures, such as a soft one."
     )
+
+
+SETTINGS = CaptioningSettings

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,14 @@ from regard.models.captioning.captioner import Captioner
 from regard.models.captioning.settings import Backbone
 from regard.tasks.captioning.evaluation import Judged, judge
 from regard.tasks.captioning.learning import from_captions, of_words
-from regard.tasks.captioning.predictor import PictureCaptioner, Seen, begin_from, build, load_captioner, pictures_of
+from regard.tasks.captioning.predictor import CaptioningPredictor, Seen, begin_from, pictures_of
 from regard.tasks.captioning.settings import CaptioningSettings, TestedCaptions
 from regard.tasks.captioning.view import captions_view
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
 from regard.tasks.core.evaluation import Evaluation
+from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Task
+from regard.tasks.core.task import Prepared, Task
 from regard.views.view import View
 
 _MONITORS: dict[str, Better] = {
@@ -46,17 +46,8 @@ _COUNTED = 2000
 _TOGETHER = 100
 
 
-@dataclass(frozen=True)
-class Captions:
-    """The pictures of a run, and its words."""
-
-    tokenizer: Tokenizer
-    batches: CaptionBatches
-    held_out: ImageSource
-
-    def save(self, folder: Path) -> None:
-        """Write the vocabulary."""
-        self.tokenizer.save(folder)
+Captions = Prepared[Tokenizer, CaptionBatch, ImageSource]
+"""The pictures of a run, and its words."""
 
 
 def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str], None]) -> Captions:
@@ -77,7 +68,7 @@ def _data(settings: CaptioningSettings, saved: Path | None, say: Callable[[str],
             f"{long} captions have more than {own.longest} words; what is behind them is not learned (captions.longest)"
         )
     batches = CaptionBatches(training, tokenizer, own.batch, own.longest, endless=endless, seed=settings.seed)
-    return Captions(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
+    return Prepared(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
 
 
 def _texts(training: ImageSource) -> Iterator[str]:
@@ -88,12 +79,13 @@ def _texts(training: ImageSource) -> Iterator[str]:
     return (text for number in range(min(_COUNTED, len(training))) for text in training[number].captions)
 
 
-def _model(settings: CaptioningSettings, prepared: Captions) -> Captioner:
-    model, encoder = build(settings, len(prepared.tokenizer)), settings.model.encoder
+def _build(settings: CaptioningSettings, tokenizer: Tokenizer) -> Captioner:
+    """The model that training begins with; a backbone's weights, and another run's, are put into it."""
+    model, encoder = CaptioningPredictor.build(settings, tokenizer), settings.model.encoder
     if isinstance(encoder, Backbone) and encoder.weights is not None:
         load_backbone(model.encoder, encoder.weights)
     if settings.start_from is not None:
-        begin_from(settings.start_from, model, prepared.tokenizer)
+        begin_from(settings.start_from, model, tokenizer)
     return model
 
 
@@ -103,16 +95,15 @@ def _loss(settings: CaptioningSettings) -> Callable[[nn.Module, CaptionBatch], O
 
 def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any], dict[str, float]]:
     """Loss a word (nats), and what captions and looks are worth, on the pictures held out."""
-    held_out, words = prepared.held_out, prepared.tokenizer
+    held_out, words = prepared.held_out, prepared.parts
     batches = CaptionBatches(held_out, words, _TOGETHER, settings.captions.longest, endless=False, seed=0)
     plan = batches.plan(0)
 
     def metrics(model: Captioner) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            told = [of_words(model, batches.load(indices).to(device)) for indices in plan]
-        loss = sum(float(one.total) for one in told) / sum(int(one.count) for one in told)
-        return {"loss": loss, **_measures(judge(PictureCaptioner(model, words, settings), held_out))}
+            loss = mean_loss(of_words(model, batches.load(indices).to(device)) for indices in plan)
+        return {"loss": loss, **_measures(judge(CaptioningPredictor(model, words, settings), held_out))}
 
     return metrics
 
@@ -121,7 +112,7 @@ def _measures(judged: Judged) -> dict[str, float]:
     return {"exact": judged.exact, **(judged.looks.measures() if judged.looks else {})}
 
 
-def _evaluate(captioner: PictureCaptioner, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     """What captions and looks are worth; of synthetic scenes also where a pair is shown that no training scene had."""
     tested, data = check(TestedCaptions, test), captioner.settings.data
     made = not isinstance(data, CaptionedFolder) and data.held_out > 0
@@ -153,7 +144,7 @@ def _row(name: str, judged: Judged) -> dict[str, Any]:
     return {"pairs": name, "pictures": len(judged.said), **_measures(judged)}
 
 
-def _view(captioner: PictureCaptioner, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
+def _view(captioner: CaptioningPredictor, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
     if text is not None:
         if seed is not None:
             raise ConfigError("--seed is of a scene that is made; leave it out beside a picture")
@@ -168,13 +159,13 @@ def _view(captioner: PictureCaptioner, text: str | None, *, seed: int | None = N
     )
 
 
-def _examples(captioner: PictureCaptioner, evaluation: Evaluation) -> View:
+def _examples(captioner: CaptioningPredictor, evaluation: Evaluation) -> View:
     return _view(captioner, None)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    training, model, learning, captions = (_part(tree, name) for name in ("training", "model", "learning", "captions"))
-    features = _part(model, "encoder").get("kind") == "features"
+    training, model, learning, captions = (branch(tree, name) for name in ("training", "model", "learning", "captions"))
+    features = branch(model, "encoder").get("kind") == "features"
     wrong = []
     if training.get("smoothing"):
         wrong.append("training.smoothing: words are learned as they are, so leave it 0")
@@ -185,23 +176,16 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    part = tree.get(name)
-    return part if isinstance(part, dict) else {}
-
-
 TASK = Task(
-    name="captioning",
-    verb="caption",
+    settings=CaptioningSettings,
     data=_data,
-    model=_model,
+    build=_build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_captioner,
+    load=CaptioningPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=CaptioningSettings.measures,
     examples=_examples,
     monitors=_MONITORS,
 )

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.data.classification.batches import SentenceBatches
+from regard.data.classification.batches import SentenceBatch, SentenceBatches
 from regard.data.classification.labelled import Labelled, labels_of, read_labelled, without_a_sentence
 from regard.data.classification.settings import ClassificationData
 from regard.data.messages import Information
@@ -17,41 +16,41 @@ from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import DataError, nearest, quoted
 from regard.files import read_json, write_json
 from regard.tasks.classification.settings import ClassificationSettings
+from regard.tasks.core.task import Prepared
 
 _LABELS = "labels.json"
 _WIDE = 8
 """Validation needs no gradients, so that as much more fits into a batch."""
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """A run's sentences, ready to train on.
+class Known(NamedTuple):
+    """What a classifier needs besides its weights.
 
     Attributes:
         tokenizer: of the text.
         labels: by number.
-        batches: of the training sentences.
-        held_out: of those that choose a checkpoint.
     """
 
     tokenizer: Tokenizer
     labels: list[str]
-    batches: SentenceBatches
-    held_out: SentenceBatches
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary and the labels."""
         self.tokenizer.save(folder)
         write_json(folder / _LABELS, self.labels)
 
+    @classmethod
+    def load(cls, folder: Path) -> "Known":
+        """Read what `save` wrote.
 
-def load_labels(folder: Path) -> list[str]:
-    """The labels that `Sentences.save` wrote.
+        Raises:
+            RunError: a file is missing or damaged.
+        """
+        return cls(load_tokenizer(folder), read_json(folder / _LABELS, _labels, "which labels it tells apart"))
 
-    Raises:
-        RunError: there are none, or they are damaged.
-    """
-    return read_json(folder / _LABELS, _labels, "which labels it tells apart")
+
+Sentences = Prepared[Known, SentenceBatch, SentenceBatches]
+"""A run's sentences, ready to train on."""
 
 
 def _labels(kept: Any) -> list[str]:
@@ -95,7 +94,7 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
         )
         labels = labels_of(training)
     else:
-        tokenizer, labels = load_tokenizer(saved), load_labels(saved)
+        tokenizer, labels = Known.load(saved)
     counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
     of_each = ", ".join(f"{label} {count}" for label, count in sorted(Counter(one.label for one in training).items()))
     say(Information(f"{counts} sentences; in training: {of_each}"))
@@ -106,9 +105,8 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
             say(f"{cut} sentences have more than {data.max_length} pieces (data.max_length) and are cut")
         return SentenceBatches([one[: data.max_length] for one in ids], numbered(held, labels), tokens, settings.seed)
 
-    return Sentences(
-        tokenizer, labels, batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)
-    )
+    learned, held_out = batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)
+    return Prepared(Known(tokenizer, labels), learned, held_out)
 
 
 def numbered(sentences: list[Labelled], labels: list[str]) -> list[int]:

@@ -12,6 +12,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class ClassificationSettings(RunSettings):
     """From a sentence to its label."""
 
+    verb: ClassVar[str] = "classify"
     tests: ClassVar[type[BaseModel]] = TestedSentences
     measures: ClassVar[dict[str, Better]] = {"accuracy": "max", "loss": "min"}
 
@@ -28,3 +29,6 @@ class ClassificationSettings(RunSettings):
                 f"data.max_length={model.context}, so that longer ones are cut"
             )
         return self
+
+
+SETTINGS = ClassificationSettings

@@ -12,34 +12,25 @@ from regard.data.text.hash_split import part_of
 from regard.errors import ConfigError, DataError
 from regard.metrics.buckets import by_length
 from regard.models.text.bidirectional import BidirectionalTransformer
-from regard.models.text.classifier import Classifier
-from regard.tasks.classification.data import Sentences, numbered, prepare_sentences, split
-from regard.tasks.classification.predictor import SentenceClassifier, load_classifier
+from regard.tasks.classification.data import numbered, prepare_sentences, split
+from regard.tasks.classification.predictor import ClassificationPredictor
 from regard.tasks.classification.settings import ClassificationSettings
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.labelling import loss_of, metrics_of
-from regard.tasks.core.task import Task
+from regard.tasks.core.metrics import loss_of, metrics_of
+from regard.tasks.core.task import Task, missing_data
 from regard.tasks.views.heads import heads_view
 from regard.views.view import View
-from regard.vocabulary import UNKNOWN
 
 EDGES = (10, 20, 30)
 """Lengths in words at which the next row of the table begins."""
 
 
-def _model(settings: ClassificationSettings, data: Sentences) -> Classifier:
-    return Classifier(settings.model, len(data.tokenizer), len(data.labels), UNKNOWN)
-
-
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
-    if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in ORIGINS):
-        return [f"data: no sentences to train on. Give {NAMED}"]
-    return []
+    return missing_data(tree, ORIGINS, f"no sentences to train on. Give {NAMED}")
 
 
-def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "en", heads: bool = False) -> View:
+def _view(classifier: ClassificationPredictor, text: str | None, *, language: str = "en", heads: bool = False) -> View:
     if text is None:
         raise ConfigError("say what to read: regard show RUN TEXT")
     if heads and not isinstance(classifier.model.reader, BidirectionalTransformer):
@@ -47,7 +38,7 @@ def _view(classifier: SentenceClassifier, text: str | None, *, language: str = "
     return classifier.view(text, language)
 
 
-def _evaluate(classifier: SentenceClassifier, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(classifier: ClassificationPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, own = check(TestedSentences, test), classifier.settings.data
     if not tested.given:
         if tested.part not in ("all", "test"):
@@ -60,7 +51,7 @@ def _evaluate(classifier: SentenceClassifier, run: Path, test: dict[str, Any]) -
     return evaluate(classifier, sentences)
 
 
-def evaluate(classifier: SentenceClassifier, sentences: list[Labelled]) -> Evaluation:
+def evaluate(classifier: ClassificationPredictor, sentences: list[Labelled]) -> Evaluation:
     """Judge sentences and compare with their labels.
 
     Accuracy is the share of right labels; loss −log of the right label's probability, in nats a sentence. The baseline
@@ -109,15 +100,13 @@ def evaluate(classifier: SentenceClassifier, sentences: list[Labelled]) -> Evalu
 
 
 TASK = Task(
-    name="classification",
-    verb="classify",
+    settings=ClassificationSettings,
     data=prepare_sentences,
-    model=_model,
+    build=ClassificationPredictor.build,
     loss=loss_of,
     metrics=lambda settings, data: metrics_of(data.held_out),
-    predict=load_classifier,
+    load=ClassificationPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=ClassificationSettings.measures,
 )

@@ -120,6 +120,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
     return merged
 
 
+def branch(tree: Mapping[str, Any], name: str) -> Tree:
+    """The settings below a key of a tree that nobody has checked; none where something else stands there."""
+    part = tree.get(name)
+    return part if isinstance(part, dict) else {}
+
+
 def check(kind: type[Settings], tree: Tree, also: Callable[[Tree], list[str]] | None = None) -> Settings:
     """Settings of one kind from a tree; every error at once, each with its dotted key and the nearest right one.
 

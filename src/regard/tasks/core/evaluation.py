@@ -33,6 +33,10 @@ class Evaluation:
     notes: list[str] = field(default_factory=list)
     stopped: str = ""
 
+    def lines(self) -> list[str]:
+        """What the model wrote, a line an item, where that is kept."""
+        return []
+
     def to_json(self) -> dict[str, Any]:
         """What was measured, as plain values."""
         return {

@@ -10,7 +10,7 @@ from regard.files import whole_folder
 from regard.layers.transformer.stack import checkpoint_activations
 from regard.tasks.core.config import check, leaves
 from regard.tasks.core.runs import AVERAGED, open_run
-from regard.tasks.core.settings import RunSettings, settings_of
+from regard.tasks.core.settings import RunSettings
 from regard.tasks.core.task import task_of
 from regard.training.loop import train
 from regard.training.progress import Reporter
@@ -67,7 +67,7 @@ def fit(
         if not resume:
             run = RunFolder.create(folder, settings.model_dump(mode="json"))
         if saved is None:
-            whole_folder(run.tokenizers, prepared.save)
+            whole_folder(run.tokenizers, prepared.parts.save)
     return train(
         run,
         model,
@@ -90,7 +90,7 @@ def _resumed(folder: str | Path, settings: RunSettings) -> RunFolder:
             "Resume the run that they came from, or train a new one"
         )
     before, now = run.read_config(), settings.model_dump(mode="json")
-    before = check(settings_of(settings.task), before).model_dump(mode="json")
+    before = check(type(settings), before).model_dump(mode="json")
     old, new = dict(leaves(before)), dict(leaves(now))
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     refused = [key for key in changed if not _may_change(key)]

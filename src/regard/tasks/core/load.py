@@ -9,7 +9,7 @@ from regard.training.randomness import set_threads
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Any:
-    """The trained model of a run folder, ready for its task: for a translation run a `Translator`.
+    """The trained model of a run folder, ready for its task: for a translation run a `TranslationPredictor`.
 
     Nothing in the folder is executed: settings are YAML, weights safetensors, tokenizers JSON.
 
@@ -21,7 +21,7 @@ def load(path: str | Path, *, threads: int | None = None) -> Any:
         RunError: no such folder, no run, no weights yet, or a damaged file; a Hugging Face folder is named as such.
         ConfigError: the run's settings cannot be used by this version.
     """
-    task = find_task(str(config_of(path).get("task", "")))
+    task = find_task(config_of(path))
     if threads is not None:
         set_threads(threads)
-    return task.predict(Path(path))
+    return task.load(Path(path))

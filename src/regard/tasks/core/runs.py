@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError, RunError
+from regard.tasks.core.settings import settings_of, task_names
 from regard.training.run.run import RunFolder
 
 HUGGING_FACE = "config.json"
@@ -34,20 +35,22 @@ def refuse_taken(path: str | Path) -> None:
     RunFolder(path).refuse_taken()
 
 
-def config_of(path: str | Path, *tasks: str) -> dict[str, Any]:
+def config_of(path: str | Path, verb: str | None = None) -> dict[str, Any]:
     """The settings of a run, as plain values.
 
     Args:
         path: the run folder.
-        tasks: what the run may be of; any if none is named.
+        verb: of the tasks that the run may be of, e.g. "translate"; of any if not given.
 
     Raises:
         RunError: there is no run.
-        ConfigError: it is one of another task.
+        ConfigError: it is one of a task with another verb.
     """
     config = open_run(path).read_config()
-    if tasks and config.get("task") not in tasks:
-        raise ConfigError(f"{path} is a run of {config.get('task')}; this needs one of {' or '.join(tasks)}")
+    if verb is not None:
+        tasks = [name for name in task_names() if settings_of(name).verb == verb]
+        if config.get("task") not in tasks:
+            raise ConfigError(f"{path} is a run of {config.get('task')}; this needs one of {' or '.join(tasks)}")
     return config
 
 

@@ -1,14 +1,17 @@
 """The settings of a run, by task. No torch here, so that they are read at once.
 
-Each task's own stand in a file of their own, `<task>_settings.py`, and are imported when they are asked for.
+Each task's own stand in its folder, `tasks/<task>/settings.py`, and are imported when they are asked for.
 """
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+import regard.tasks
 from regard.errors import ConfigError, nearest
 from regard.training.settings import TrainingSettings
 
@@ -26,15 +29,21 @@ class RunSettings(BaseModel):
     """What every run has. A task's own settings are a subclass, with `data`, `model` and what else it needs.
 
     Attributes:
+        verb: the command that uses a trained model, as in `regard translate RUN`.
         tests: settings of the data that `regard evaluate`, recipes and studies test on; none given: the held-out data.
         measures: what an evaluation tells, by name, and whether it should be low or high. Bands of recipes and columns
             of studies are checked against it.
+        options: by command, those of its options that this task takes and not every one.
+        takes_a_file: whether `regard show` is given the name of a file, and not a text.
         by_length: what its rows by length tell besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    verb: ClassVar[str] = ""
     tests: ClassVar[type[BaseModel]] = HeldOut
     measures: ClassVar[dict[str, Better]] = {}
+    options: ClassVar[Mapping[str, Sequence[str]]] = {}
+    takes_a_file: ClassVar[bool] = False
     by_length: ClassVar[tuple[str, ...]] = ()
 
     task: str = Field(description="What the model is for.")
@@ -60,25 +69,22 @@ class RunSettings(BaseModel):
         )
 
 
-SETTINGS: dict[str, str] = {
-    "algorithms": "regard.tasks.algorithms.settings:AlgorithmSettings",
-    "captioning": "regard.tasks.captioning.settings:CaptioningSettings",
-    "classification": "regard.tasks.classification.settings:ClassificationSettings",
-    "language": "regard.tasks.language.settings:LanguageSettings",
-    "masked": "regard.tasks.masked.settings:MaskedSettings",
-    "pointing": "regard.tasks.pointing.settings:PointingSettings",
-    "reading": "regard.tasks.reading.settings:ReadingSettings",
-    "tagging": "regard.tasks.tagging.settings:TaggingSettings",
-    "translation": "regard.tasks.translation.settings:TranslationSettings",
-}
-"""Where each task's settings are, `module:Class`; `task.TASKS` says where the task itself is."""
+_SHARED = ("core", "experiments", "views")
+"""Folders of `tasks/` that hold no task."""
+
+
+def task_names() -> list[str]:
+    """The tasks that there are, in the order of their names: the folders of `tasks/`."""
+    return sorted(one.name for one in iter_modules(regard.tasks.__path__) if one.ispkg and one.name not in _SHARED)
 
 
 def settings_of(task: str) -> type[RunSettings]:
-    """The settings class of a task; an unknown name is an error with the nearest."""
-    if task not in SETTINGS:
-        raise ConfigError(f"no task is named {task!r}.{nearest(task, SETTINGS)}")
-    module, _, name = SETTINGS[task].partition(":")
-    kind: Any = getattr(import_module(module), name)
-    assert issubclass(kind, RunSettings)
+    """The settings class of a task, `regard.tasks.<task>.settings.SETTINGS`.
+
+    Raises:
+        ConfigError: there is no task of that name; the nearest is told.
+    """
+    if task not in task_names():
+        raise ConfigError(f"no task is named {task!r}.{nearest(task, task_names())}")
+    kind: type[RunSettings] = import_module(f"regard.tasks.{task}.settings").SETTINGS
     return kind

@@ -14,29 +14,42 @@ from regard.layers.layout import lay_out_for_steps
 from regard.models.text.language_models import Model, build_language_model
 from regard.tasks.core.config import check
 from regard.tasks.core.notes import unknown_words
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.predictor import Predictor
 from regard.tasks.language.generation import go_on
 from regard.tasks.language.settings import LanguageSettings
 from regard.tasks.language.view import steps_view, text_view
-from regard.training.run.checkpoint import load_weights
 from regard.views.view import View
 from regard.vocabulary import BEGIN, END, PADDING, UNKNOWN
 
 _NEWLINE = "↵"
 
 
-class Writer:
-    """A language model with its vocabulary.
+class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
+    """A language model with its vocabulary."""
 
-    Args:
-        model: in eval mode from here on.
-        tokenizer: its vocabulary.
-        settings: those of its run.
-    """
+    settings_type = LanguageSettings
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, settings: LanguageSettings) -> None:
-        model.eval()
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+    @classmethod
+    def load(cls, folder: str | Path) -> "LanguagePredictor":
+        """The language model of a run folder, laid out for single steps; see `Predictor.load`."""
+        loaded: LanguagePredictor = super().load(folder)
+        lay_out_for_steps(loaded.model)
+        return loaded
+
+    @classmethod
+    def load_parts(cls, folder: Path) -> Tokenizer:
+        """Its vocabulary."""
+        return load_tokenizer(folder)
+
+    @classmethod
+    def build(cls, settings: LanguageSettings, parts: Tokenizer) -> Model:
+        """A language model of the kind that the settings say, with fresh weights."""
+        return build_language_model(settings.model, len(parts))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its vocabulary."""
+        return self.parts
 
     def write(self, prompt: str = "", *, count: int = 1, **how: Any) -> list[str]:
         """Go on with a text: the prompt and what follows it, `count` times, each an independent draw.
@@ -201,19 +214,3 @@ class Writer:
             shown.append(self.tokenizer.decode(line, rest[:count]))
             rest = rest[count:]
         return "\n".join(shown)
-
-
-def load_writer(folder: str | Path) -> Writer:
-    """The language model of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(LanguageSettings, run.read_config())
-    tokenizer = load_tokenizer(run.tokenizers)
-    model = build_language_model(settings.model, len(tokenizer))
-    load_weights(model, run.weights)
-    lay_out_for_steps(model)
-    return Writer(model, tokenizer, settings)

@@ -12,6 +12,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class LanguageSettings(RunSettings):
     """From the words so far to the next one."""
 
+    verb: ClassVar[str] = "write"
     tests: ClassVar[type[BaseModel]] = TestedText
     measures: ClassVar[dict[str, Better]] = {"perplexity": "min", "accuracy": "max", "loss": "min"}
     by_length: ClassVar[tuple[str, ...]] = ("received",)
@@ -34,3 +35,6 @@ class LanguageSettings(RunSettings):
                 "the same"
             )
         return self
+
+
+SETTINGS = LanguageSettings

@@ -7,7 +7,6 @@ writing do carry the state, through all that was read.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ from regard.data.tokenizers.factory import load_tokenizer
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.metrics.perplexity import perplexity
-from regard.models.text.language_models import Model, build_language_model
+from regard.models.text.language_models import Model
 from regard.models.transformer.language import TransformerLanguageModel
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Task
+from regard.tasks.core.task import Prepared, Task, missing_data
 from regard.tasks.language.evaluation import Told, stretch_of, told_by
-from regard.tasks.language.predictor import Writer, load_writer
+from regard.tasks.language.predictor import LanguagePredictor
 from regard.tasks.language.received import received
 from regard.tasks.language.settings import LanguageSettings
 from regard.views.view import View
@@ -45,23 +44,8 @@ _SHOWN = 24
 _MONITORS: dict[str, Better] = {"loss": "min", "perplexity": "min", "accuracy": "max"}
 
 
-@dataclass(frozen=True)
-class Text:
-    """A run's text, ready to train on.
-
-    Attributes:
-        tokenizer: of the text.
-        batches: windows of the training text.
-        held_out: the text that chooses a checkpoint.
-    """
-
-    tokenizer: Tokenizer
-    batches: WindowBatches
-    held_out: TokenStream
-
-    def save(self, folder: Path) -> None:
-        """Write the vocabulary."""
-        self.tokenizer.save(folder)
+Text = Prepared[Tokenizer, WindowBatch, TokenStream]
+"""A run's text, ready to train on: windows of the training text, and the text that chooses a checkpoint."""
 
 
 def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], None]) -> Text:
@@ -72,16 +56,12 @@ def _data(settings: LanguageSettings, saved: Path | None, say: Callable[[str], N
     for part in parts:
         say(Information(f"{part}: {_counted(streams[part])}"))
     batches = WindowBatches(streams["training"].ids, data.window, data.batch, settings.seed)
-    return Text(tokenizer, batches, streams["validation"])
+    return Prepared(tokenizer, batches, streams["validation"])
 
 
 def _counted(stream: TokenStream) -> str:
     share = stream.unknown / max(1, len(stream.ids))
     return f"{len(stream.ids):,} pieces, line ends among them; {stream.unknown:,} of them unknown ({share:.1%})"
-
-
-def _model(settings: LanguageSettings, text: Text) -> Model:
-    return build_language_model(settings.model, len(text.tokenizer))
 
 
 def _loss(settings: LanguageSettings) -> Callable[[nn.Module, WindowBatch], Objective]:
@@ -110,14 +90,11 @@ def _measures(told: Told) -> dict[str, float]:
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
-    if not isinstance(data, dict) or not data.get("text"):
-        return ["data: no text to train on. Give data.text=FILE"]
-    return []
+    return missing_data(tree, ["text"], "no text to train on. Give data.text=FILE")
 
 
 def _view(
-    writer: Writer,
+    writer: LanguagePredictor,
     text: str | None,
     *,
     language: str = "en",
@@ -139,7 +116,7 @@ def _view(
     return writer.view(text, language, heads)
 
 
-def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedText, test), writer.settings.data
     if tested.text is not None:
         stream = read_other(data, tested.text, writer.tokenizer)
@@ -178,7 +155,7 @@ def _evaluate(writer: Writer, run: Path, test: dict[str, Any]) -> Evaluation:
     )
 
 
-def _received(writer: Writer, stream: TokenStream, stretch: int, texts: int) -> Tensor:
+def _received(writer: LanguagePredictor, stream: TokenStream, stretch: int, texts: int) -> Tensor:
     """The weight that each place of the first stretches receives from the last ones."""
     model, whole = writer.model, len(stream) // stretch
     if not isinstance(model, TransformerLanguageModel):
@@ -200,16 +177,14 @@ def _places(first: int, after: int | None) -> str:
 
 
 TASK = Task(
-    name="language",
-    verb="write",
+    settings=LanguageSettings,
     data=_data,
-    model=_model,
+    build=LanguagePredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_writer,
+    load=LanguagePredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=LanguageSettings.measures,
     monitors=_MONITORS,
 )

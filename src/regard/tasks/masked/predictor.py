@@ -1,6 +1,7 @@
 """A trained masked language model: texts with gaps in, the same with what is likeliest in them out, in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +13,12 @@ from regard.data.text.lines import several
 from regard.data.text.units import normalize
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
-from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.text.masked import MaskedLanguageModel
-from regard.tasks.core.config import check
 from regard.tasks.core.notes import unknown_words
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.predictor import StreamPredictor, inference
 from regard.tasks.masked.settings import MaskedSettings
 from regard.tasks.views.heads import heads_of, heads_view
-from regard.training.run.checkpoint import load_weights
 from regard.views.view import View
 from regard.vocabulary import END, SPECIALS, UNKNOWN
 
@@ -67,52 +65,60 @@ class Filled(NamedTuple):
     note: str | None
 
 
-class Filler:
-    """A masked language model with its vocabulary.
+class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageModel, str, Gapped, Filled]):
+    """A masked language model with its vocabulary."""
 
-    Args:
-        model: in eval mode from here on.
-        tokenizer: its vocabulary.
-        settings: those of its run.
-    """
+    settings_type = MaskedSettings
 
-    def __init__(self, model: MaskedLanguageModel, tokenizer: Tokenizer, settings: MaskedSettings) -> None:
-        model.eval()
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+    @classmethod
+    def load_parts(cls, folder: Path) -> Tokenizer:
+        """Its vocabulary."""
+        return load_tokenizer(folder)
+
+    @classmethod
+    def build(cls, settings: MaskedSettings, parts: Tokenizer) -> MaskedLanguageModel:
+        """A masked language model with fresh weights."""
+        return MaskedLanguageModel(settings.model, len(parts))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its vocabulary."""
+        return self.parts
 
     def fill(self, texts: Sequence[str], *, top: int = 5, batch: int = 64) -> list[Filled]:
         """Each text with its gaps filled, in order; see `stream`."""
         return list(self.stream(several(texts), top=top, batch=batch))
 
     def stream(
-        self, lines: Iterable[str], *, top: int = 5, batch: int = 64, chunk: int | None = None
+        self, items: Iterable[str], *, top: int = 5, batch: int = 64, chunk: int | None = None, first: int = 1
     ) -> Iterator[Filled]:
         """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
 
-        Each gap is filled with its likeliest piece, from the rest of the line alone: the other gaps are hidden from it.
+        Each gap is filled with its likeliest token, from the rest of the line alone: the other gaps are masked.
 
         Args:
-            lines: texts without line breaks, with `[MASK]` for a gap.
-            top: pieces to name for each gap.
+            items: texts without line breaks, with `[MASK]` for a gap.
+            top: tokens to name for each gap.
             batch: lines computed together; changes a probability by no more than float32 rounds.
             chunk: lines read before the first answer comes, 16 batches by default.
+            first: the number of the first line.
 
         Raises:
             DataError: a text is not valid Unicode.
         """
-        read = (self.read(text, line) for line, text in enumerate(lines, start=1))
-        yield from in_order(
-            read,
-            lambda one: 0 if one.note or not one.gaps else len(one.ids),
-            batch,
-            lambda some: self._told(some, top),
-            empty=lambda one: Filled(one.line, one.text, one.text, [], one.note),
-            chunk=chunk,
-        )
+        yield from self.in_batches(self.read_all(items, first), partial(self.answer, top=top), batch, chunk)
 
-    def read(self, text: str, line: int = 1) -> Gapped:
-        """A line in pieces, as a line of its own."""
-        normal = normalize(text)
+    def length(self, item: Gapped) -> int:
+        """How many tokens a line has; 0 if it has no gap, or is too long to fill one."""
+        return 0 if item.note or not item.gaps else len(item.ids)
+
+    def blank(self, item: Gapped) -> Filled:
+        """The line as it was given."""
+        return Filled(item.line, item.text, item.text, [], item.note)
+
+    def read(self, given: str, line: int = 1) -> Gapped:
+        """A line in tokens, as a line of its own."""
+        normal = normalize(given)
         # A character that the text has nowhere else, for private use: a word of its own in every tokenizer.
         hole = next(chr(code) for code in count(0xE000) if chr(code) not in normal)
         encoded = self.tokenizer.encode(normal.replace(MASK, hole))
@@ -131,9 +137,9 @@ class Filler:
         if len(ids) > most:
             note = f"{len(ids)} pieces, line ends among them, are more than the model's {most}; it is left as it is"
         gaps = [at for at, one in enumerate(ids) if one == self.model.mask]
-        return Gapped(line, text, ids, pieces, gaps, note)
+        return Gapped(line, given, ids, pieces, gaps, note)
 
-    @torch.no_grad()
+    @inference
     def view(self, text: str, language: str = "en") -> View:
         """Where each layer and head looked from each piece; the notes say what fills the gaps.
 
@@ -143,10 +149,10 @@ class Filler:
         line = self.read(text)
         if len(line.ids) == 2 or line.note:
             raise DataError(line.note or "the text is empty: there is nothing to look at")
-        attended = self.model.encoder.read(torch.tensor([line.ids], device=self._device)).attended
+        attended = self.model.encoder.read(torch.tensor([line.ids], device=self.device)).attended
         notes = []
         if line.gaps:
-            [filled] = self._told([line], 3)
+            [filled] = self.answer([line], top=3)
             notes = [
                 f"{MASK} {number}: " + ", ".join(f"{piece} {chance:.3f}" for piece, chance in gap.items())
                 for number, gap in enumerate(filled.gaps, start=1)
@@ -154,26 +160,22 @@ class Filler:
         unknown = [piece for one, piece in _pairs(line.ids, line.pieces) if one == UNKNOWN]
         return heads_view(heads_of(attended, line.pieces), notes + unknown_words(unknown, language), language)
 
-    @torch.no_grad()
-    def _told(self, lines: list[Gapped], top: int) -> list[Filled]:
-        self.model.eval()
-        ids = pad([one.ids for one in lines])[0].to(self._device)
+    @inference
+    def answer(self, items: list[Gapped], top: int = 5) -> list[Filled]:
+        """The lines of a batch with their gaps filled."""
+        ids = pad([one.ids for one in items])[0].to(self.device)
         logits = self.model.logits_at(ids, ids == self.model.mask).double()
         logits[:, : len(SPECIALS)] = -torch.inf  # nothing, an unknown word or a line's end fills no gap in a line
         best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(SPECIALS)))
         chances, found = iter(best.values.tolist()), iter(best.indices.tolist())
         filled = []
-        for one in lines:
+        for one in items:
             gaps = [_named(self.tokenizer, next(found), next(chances)) for _ in one.gaps]
             parts = one.text.split(MASK)
             pieces = [next(iter(gap)) for gap in gaps]
             whole = "".join(part + piece for part, piece in zip(parts, [*pieces, ""], strict=True))
             filled.append(Filled(one.line, one.text, whole, gaps, None))
         return filled
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
 
 def _pairs(ids: list[int], pieces: list[str]) -> Iterable[Any]:
@@ -187,18 +189,3 @@ def _named(tokenizer: Tokenizer, ids: list[int], chances: list[float]) -> dict[s
         piece = tokenizer.token(one).strip() or tokenizer.token(one)
         named[piece] = named.get(piece, 0.0) + chance
     return dict(sorted(named.items(), key=lambda item: -item[1]))
-
-
-def load_filler(folder: str | Path) -> Filler:
-    """The masked language model of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(MaskedSettings, run.read_config())
-    tokenizer = load_tokenizer(run.tokenizers)
-    model = MaskedLanguageModel(settings.model, len(tokenizer))
-    load_weights(model, run.weights)
-    return Filler(model, tokenizer, settings)

@@ -12,6 +12,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class MaskedSettings(RunSettings):
     """From a text with gaps to what is hidden in them."""
 
+    verb: ClassVar[str] = "fill"
     tests: ClassVar[type[BaseModel]] = TestedMaskedText
     measures: ClassVar[dict[str, Better]] = {"accuracy": "max", "loss": "min"}
 
@@ -27,3 +28,6 @@ class MaskedSettings(RunSettings):
                 f"model.context={self.data.window}"
             )
         return self
+
+
+SETTINGS = MaskedSettings

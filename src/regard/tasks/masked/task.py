@@ -6,7 +6,6 @@ In training what is to be told is hidden in three ways, so that the model trusts
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from regard.metrics.trigram import Trigrams
 from regard.models.text.masked import MaskedLanguageModel
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.labelling import per_label
-from regard.tasks.core.task import Task
-from regard.tasks.masked.predictor import Filler, load_filler
+from regard.tasks.core.metrics import per_label
+from regard.tasks.core.task import Prepared, Task, missing_data
+from regard.tasks.masked.predictor import MaskedPredictor
 from regard.tasks.masked.settings import MaskedSettings
 from regard.views.view import View
 from regard.vocabulary import END, UNKNOWN
@@ -36,23 +35,8 @@ _SEED = 0
 """Of the gaps of every validation and test, so that all runs are asked the same."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """A run's text, ready to train on.
-
-    Attributes:
-        tokenizer: of the text.
-        batches: windows of the training text.
-        held_out: gaps of the text that chooses a checkpoint.
-    """
-
-    tokenizer: Tokenizer
-    batches: MaskedBatches
-    held_out: list[MaskedBatch]
-
-    def save(self, folder: Path) -> None:
-        """Write the vocabulary."""
-        self.tokenizer.save(folder)
+Text = Prepared[Tokenizer, MaskedBatch, list[MaskedBatch]]
+"""A run's text, ready to train on: windows of the training text, and gaps of the text that chooses a checkpoint."""
 
 
 def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], None]) -> Text:
@@ -66,7 +50,7 @@ def _data(settings: MaskedSettings, saved: Path | None, say: Callable[[str], Non
     for name, stream in streams.items():
         say(Information(f"{name}: {_counted(stream)}"))
     batches = MaskedBatches(streams["training"], data.window, data.batch, data.masking, len(tokenizer), settings.seed)
-    return Text(tokenizer, batches, gaps(settings, data.asked, streams["validation"], len(tokenizer)))
+    return Prepared(tokenizer, batches, gaps(settings, data.asked, streams["validation"], len(tokenizer)))
 
 
 def _counted(stream: torch.Tensor) -> str:
@@ -79,10 +63,6 @@ def gaps(settings: MaskedSettings, asked: float, stream: torch.Tensor, vocabular
     hidden = Masking(share=asked, masked=1.0, replaced=0.0)
     batches = MaskedBatches(stream, settings.data.window, settings.data.batch, hidden, vocabulary, _SEED)
     return batches.whole()
-
-
-def _model(settings: MaskedSettings, text: Text) -> MaskedLanguageModel:
-    return MaskedLanguageModel(settings.model, len(text.tokenizer))
 
 
 def _loss(settings: MaskedSettings) -> Callable[[nn.Module, MaskedBatch], Objective]:
@@ -112,20 +92,17 @@ def _measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dic
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
-    if not isinstance(data, dict) or not (data.get("text") or data.get("standard_library")):
-        return [f"data: no text to train on. Give {NAMED}"]
-    return []
+    return missing_data(tree, ("text", "standard_library"), f"no text to train on. Give {NAMED}")
 
 
-def _view(filler: Filler, text: str | None, *, language: str = "en", heads: bool = True) -> View:
+def _view(filler: MaskedPredictor, text: str | None, *, language: str = "en", heads: bool = True) -> View:
     # Of a Transformer encoder the heads are shown in any case: there is nothing else to see.
     if text is None:
         raise ConfigError("say what to read: regard show RUN 'TEXT with [MASK]'")
     return filler.view(text, language)
 
 
-def _evaluate(filler: Filler, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(filler: MaskedPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, settings, tokenizer = check(TestedMaskedText, test), filler.settings, filler.tokenizer
     notes: list[str] = []
     try:
@@ -192,15 +169,13 @@ def baselines(
 
 
 TASK = Task(
-    name="masked",
-    verb="fill",
+    settings=MaskedSettings,
     data=_data,
-    model=_model,
+    build=MaskedPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_filler,
+    load=MaskedPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=MaskedSettings.measures,
 )

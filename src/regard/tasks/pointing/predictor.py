@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from regard.data.points.batches import PointBatch, PointSets
 from regard.data.points.problem import Answer, PointProblem, PointSet, RoundTrip, point_problem
@@ -17,10 +15,9 @@ from regard.decoding.search import search
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
 from regard.models.pointing.pointer import END, PointerNetwork
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.predictor import StreamPredictor, inference
+from regard.tasks.core.task import Nothing
 from regard.tasks.pointing.settings import PointingSettings
-from regard.training.run.checkpoint import load_weights
 
 
 @dataclass(frozen=True)
@@ -41,19 +38,28 @@ class Pointed:
     weights: np.ndarray | None
 
 
-class Pointer:
-    """A model and the problem that it was trained on.
+class PointingPredictor(StreamPredictor[PointingSettings, Nothing, PointerNetwork, PointSet, PointSet, Pointed]):
+    """A model and the problem that it was trained on."""
 
-    Args:
-        model: in any mode; it is put into eval mode to answer.
-        settings: of its run.
-    """
+    settings_type = PointingSettings
 
-    def __init__(self, model: PointerNetwork, settings: PointingSettings) -> None:
-        self.model, self.settings = model, settings
-        self.problem: PointProblem = point_problem(settings.data.problem)
+    @classmethod
+    def load_parts(cls, folder: Path) -> Nothing:
+        """It needs none."""
+        return Nothing()
 
-    @torch.no_grad()
+    @classmethod
+    def build(cls, settings: PointingSettings, parts: Nothing) -> PointerNetwork:
+        """A pointer network with fresh weights."""
+        made = point_problem(settings.data.problem)
+        return PointerNetwork(settings.model, made.axes, made.rule, settings.data.longest)
+
+    @cached_property
+    def problem(self) -> PointProblem:
+        """What it was trained on."""
+        return point_problem(self.settings.data.problem)
+
+    @inference
     def choose(self, sets: Sequence[PointSet], beam: int = 1) -> list[Pointed]:
         """Answer some sets together; of a beam's tours the shortest is taken.
 
@@ -63,8 +69,7 @@ class Pointer:
         """
         if not sets:
             return []
-        self.model.eval()
-        batch = PointBatch.of(sets).to(next(self.model.parameters()).device)
+        batch = PointBatch.of(sets).to(self.device)
         # Answers are compared by their probabilities as they are: a longer one is not favoured.
         settings = SearchSettings(beam=beam, n_best=beam, length_penalty=0.0)
         found = search(
@@ -79,25 +84,51 @@ class Pointer:
         )
         return [self._pointed(points, hypotheses) for points, hypotheses in zip(sets, found, strict=True)]
 
-    def stream(self, lines: Iterable[str], origin: str, beam: int = 1, together: int = 64) -> Iterator[Pointed]:
-        """An answer for every set of a file, in order.
+    def stream(
+        self, items: Iterable[PointSet], *, beam: int = 1, batch: int = 64, chunk: int | None = None, first: int = 1
+    ) -> Iterator[Pointed]:
+        """An answer for every set, in order; `sets` reads them from a file.
 
         Args:
-            lines: of the file, see `data.points.written`.
-            origin: what errors call it.
+            items: sets of points.
             beam: see `choose`.
-            together: answered at once; it never changes an answer.
+            batch: answered at once; it never changes an answer.
+            chunk: sets read before the first answer comes; a batch by default.
+            first: the number of the first set.
+        """
+        yield from self.in_batches(self.read_all(items, first), partial(self.choose, beam=beam), batch, chunk or batch)
+
+    def sets(self, lines: Iterable[str], origin: str) -> Iterator[PointSet]:
+        """The sets that the lines of a file stand for, see `data.points.written`.
+
+        Args:
+            lines: of the file.
+            origin: what errors call it.
 
         Raises:
             DataError: a line is no point; the message names the origin and the line.
         """
-        sets = read_sets(lines, self.problem, origin)
-        while chunk := list(islice(sets, together)):
-            yield from self.choose(chunk, beam)
+        return read_sets(lines, self.problem, origin)
+
+    def read(self, given: PointSet, line: int = 1) -> PointSet:
+        """A set as it is."""
+        return given
+
+    def length(self, item: PointSet) -> int:
+        """Sets are answered in the order in which they come, whatever their sizes."""
+        return 1
+
+    def answer(self, items: list[PointSet]) -> list[Pointed]:
+        """The greedy answers of a batch of sets."""
+        return self.choose(items)
+
+    def blank(self, item: PointSet) -> Pointed:
+        """There is none: every set has an answer."""
+        raise AssertionError("no set is blank")
 
     def one(self, text: str) -> Pointed:
         """The answer for the one set of a text."""
-        sets = list(read_sets(text.splitlines(), self.problem, "the text"))
+        sets = list(self.sets(text.splitlines(), "the text"))
         if len(sets) != 1:
             raise DataError(f"the text has {len(sets)} sets of points; one is expected here")
         return self.choose(sets)[0]
@@ -114,23 +145,3 @@ class Pointer:
             best = min(hypotheses, key=lambda one: self.problem.length(points, [item - 1 for item in one.ids]))
         weights = None if best.alignment is None else best.alignment.numpy()
         return Pointed(points, [item - 1 for item in best.ids], float(np.exp(best.log_probability)), weights)
-
-
-def build(settings: PointingSettings) -> PointerNetwork:
-    """The model that the settings say, with fresh weights."""
-    problem = point_problem(settings.data.problem)
-    return PointerNetwork(settings.model, problem.axes, problem.rule, settings.data.longest)
-
-
-def load_pointer(folder: str | Path) -> Pointer:
-    """The pointer of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(PointingSettings, run.read_config())
-    model: Any = build(settings)
-    load_weights(model, run.weights)
-    return Pointer(model, settings)

@@ -1,5 +1,6 @@
 """The settings of a run that points, and of its tests."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -49,6 +50,8 @@ class TestedPoints(BaseModel):
 class PointingSettings(RunSettings):
     """From a set of points to an answer that is made of them."""
 
+    verb: ClassVar[str] = "solve"
+    options: ClassVar[Mapping[str, Sequence[str]]] = {"solve": ("draw", "beam", "format")}
     tests: ClassVar[type[BaseModel]] = TestedPoints
     measures: ClassVar[dict[str, Better]] = {
         "exact": "max",
@@ -64,3 +67,6 @@ class PointingSettings(RunSettings):
     learning: Annotated[FromAnswers | FromLengths, Field(discriminator="by")] = Field(
         default=FromAnswers(by="answers"), description="What it learns from."
     )
+
+
+SETTINGS = PointingSettings

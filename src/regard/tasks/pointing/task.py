@@ -1,7 +1,6 @@
 """The task of pointing: a set of points in, an answer made of them out (Vinyals, Fortunato & Jaitly 2015)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from regard.data.points.tours import nearest_neighbour_tours
 from regard.errors import ConfigError
 from regard.layers.objective import Objective
 from regard.models.pointing.pointer import PointerNetwork
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
 from regard.tasks.core.evaluation import Evaluation
+from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Task
+from regard.tasks.core.task import Nothing, Prepared, Task
 from regard.tasks.pointing.learning import from_answers, from_lengths
-from regard.tasks.pointing.predictor import Pointer, build, load_pointer
+from regard.tasks.pointing.predictor import PointingPredictor
 from regard.tasks.pointing.settings import FromLengths, PointingSettings, TestedPoints
 from regard.tasks.pointing.view import pointing_view
 from regard.views.view import View
@@ -30,15 +30,8 @@ _MONITORS: dict[str, Better] = {"loss": "min", "exact": "max", "coverage": "max"
 _TOGETHER = 250
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The sets of a run: those of training and those held out."""
-
-    batches: PointSets
-    held_out: tuple[list[PointSet], list[Answer]]
-
-    def save(self, folder: Path) -> None:
-        """Nothing: the settings and a number make a set."""
+Drawn = Prepared[Nothing, PointBatch, tuple[list[PointSet], list[Answer]]]
+"""The sets of a run: those of training and those held out, with their answers."""
 
 
 def _data(settings: PointingSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
@@ -46,11 +39,7 @@ def _data(settings: PointingSettings, folder: Path | None, say: Callable[[str], 
     validation = PointSets(problem, data, settings.seed, "validation")
     sets = [validation.points(number) for number in range(data.validation)]
     taught = RoundTrip(data.starts) if isinstance(problem, RoundTrip) else problem
-    return Drawn(PointSets(taught, data, settings.seed, "training"), (sets, validation.answered(sets)))
-
-
-def _model(settings: PointingSettings, drawn: Drawn) -> PointerNetwork:
-    return build(settings)
+    return Prepared(Nothing(), PointSets(taught, data, settings.seed, "training"), (sets, validation.answered(sets)))
 
 
 def _loss(settings: PointingSettings) -> Callable[[nn.Module, PointBatch], Objective]:
@@ -66,21 +55,22 @@ def _metrics(settings: PointingSettings, drawn: Drawn) -> Callable[[Any], dict[s
     def metrics(model: PointerNetwork) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            told = [from_answers(model, PointBatch.of(sets[one], answers[one]).to(device)) for one in chunks]
-        loss = sum(float(one.total) for one in told) / sum(int(one.count) for one in told)
-        pointer = Pointer(model, settings)
+            loss = mean_loss(from_answers(model, PointBatch.of(sets[one], answers[one]).to(device)) for one in chunks)
+        pointer = PointingPredictor(model, Nothing(), settings)
         return {"loss": loss, **measured(pointer, sets, answers, _said(pointer, sets, 1))}
 
     return metrics
 
 
-def _said(pointer: Pointer, sets: list[PointSet], beam: int) -> list[Answer]:
+def _said(pointer: PointingPredictor, sets: list[PointSet], beam: int) -> list[Answer]:
     together = max(1, _TOGETHER // beam)
     chunks = (sets[at : at + together] for at in range(0, len(sets), together))
     return [one.answer for chunk in chunks for one in pointer.choose(chunk, beam)]
 
 
-def measured(pointer: Pointer, sets: list[PointSet], answers: list[Answer], said: list[Answer]) -> dict[str, float]:
+def measured(
+    pointer: PointingPredictor, sets: list[PointSet], answers: list[Answer], said: list[Answer]
+) -> dict[str, float]:
     """How good answers are.
 
     Exact is the share of those as good as the right one. Coverage is the mean share of a right answer that was given
@@ -100,7 +90,7 @@ def measured(pointer: Pointer, sets: list[PointSet], answers: list[Answer], said
     return told
 
 
-def _evaluate(pointer: Pointer, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, data = check(TestedPoints, test), pointer.settings.data
     sizes = list(range(data.shortest, data.longest + 1)) if tested.sizes is None else tested.sizes
     if min(sizes) < LEAST[data.problem]:
@@ -131,7 +121,12 @@ def _evaluate(pointer: Pointer, run: Path, test: dict[str, Any]) -> Evaluation:
 
 
 def _view(
-    pointer: Pointer, text: str | None, *, length: int | None = None, seed: int | None = None, language: str = "en"
+    pointer: PointingPredictor,
+    text: str | None,
+    *,
+    length: int | None = None,
+    seed: int | None = None,
+    language: str = "en",
 ) -> View:
     if text is not None:
         if length is not None or seed is not None:
@@ -145,12 +140,12 @@ def _view(
     return pointing_view(pointer.problem, pointer.choose([points])[0], language)
 
 
-def _examples(pointer: Pointer, evaluation: Evaluation) -> View:
+def _examples(pointer: PointingPredictor, evaluation: Evaluation) -> View:
     return _view(pointer, None)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    training, data, learning = (_part(tree, name) for name in ("training", "data", "learning"))
+    training, data, learning = (branch(tree, name) for name in ("training", "data", "learning"))
     name, monitor = data.get("problem", "hull"), training.get("monitor")
     wrong = []
     if training.get("smoothing"):
@@ -162,23 +157,16 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    part = tree.get(name)
-    return part if isinstance(part, dict) else {}
-
-
 TASK = Task(
-    name="pointing",
-    verb="solve",
+    settings=PointingSettings,
     data=_data,
-    model=_model,
+    build=PointingPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_pointer,
+    load=PointingPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=PointingSettings.measures,
     examples=_examples,
     monitors=_MONITORS,
 )

@@ -15,6 +15,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class ReadingSettings(RunSettings):
     """From a story and a question to its answer: a word that is told, or words of the story that are pointed at."""
 
+    verb: ClassVar[str] = "answer"
     tests: ClassVar[type[BaseModel]] = TestedStories
     measures: ClassVar[dict[str, Better]] = {
         "accuracy": "max",
@@ -49,3 +50,6 @@ class ReadingSettings(RunSettings):
         if ending_of(path) == ".json":
             return {"data": {"squad": str(path)}, "model": {"kind": "span"}}
         return {"data": {"babi": str(path)}}
+
+
+SETTINGS = ReadingSettings

@@ -4,16 +4,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.data.messages import Information
 from regard.data.settings import Part
-from regard.data.tagging.batches import UNTAGGED, TaggedBatches
+from regard.data.tagging.batches import UNTAGGED, TaggedBatch, TaggedBatches
 from regard.data.tagging.conllu import TaggedSentence, read_conllu
 from regard.data.tagging.settings import NAMED, TaggingData
 from regard.data.tagging.word_features import WordFeatures
 from regard.data.text.hash_split import none_for, part_of
 from regard.errors import ConfigError, DataError, a_few, nearest, quoted
 from regard.files import read_json, write_json
+from regard.tasks.core.task import Prepared
 from regard.tasks.tagging.settings import TaggingSettings
 
 _TAGS = "tags.json"
@@ -84,26 +86,34 @@ def _most(counts: Counter[str]) -> str:
     return min(counts, key=lambda name: (-counts[name], name))
 
 
-@dataclass(frozen=True)
-class Treebank:
-    """A run's sentences, ready to train on.
+class Known(NamedTuple):
+    """What a tagger needs besides its weights.
 
     Attributes:
-        features: of the words.
+        features: of words.
         tags: that are told apart.
-        batches: of the training sentences.
-        held_out: of those that choose a checkpoint.
     """
 
     features: WordFeatures
     tags: Tags
-    batches: TaggedBatches
-    held_out: TaggedBatches
 
     def save(self, folder: Path) -> None:
         """Write what is known of words and tags."""
         self.features.save(folder)
         self.tags.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Known":
+        """Read what `save` wrote.
+
+        Raises:
+            RunError: a file is missing or damaged.
+        """
+        return cls(WordFeatures.load(folder), Tags.load(folder))
+
+
+Treebank = Prepared[Known, TaggedBatch, TaggedBatches]
+"""A run's sentences, ready to train on."""
 
 
 def split(data: TaggingData) -> dict[Part, list[TaggedSentence]]:
@@ -140,7 +150,7 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
         words = [word for one in training for word in one.words]
         features, tags = WordFeatures.train(words, least=data.least, affix=data.affix), Tags.of(training)
     else:
-        features, tags = WordFeatures.load(saved), Tags.load(saved)
+        features, tags = Known.load(saved)
     counts = " + ".join(f"{len(held)} {name}" for name, held in parts.items())
     say(Information(f"{counts} sentences; {len(tags.names)} tags, {len(features):,} features of words"))
 
@@ -153,4 +163,5 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
         numbers = [tags.numbered(one)[: data.max_length] for one in held]
         return TaggedBatches(words, numbers, tokens, settings.seed)
 
-    return Treebank(features, tags, batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens))
+    learned, held_out = batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)
+    return Prepared(Known(features, tags), learned, held_out)

@@ -11,15 +11,13 @@ from regard.data.settings import WordUnit
 from regard.data.tagging.word_features import WordFeatures
 from regard.data.text.lines import several
 from regard.data.text.units import split_words
-from regard.decoding.batches import in_order
 from regard.errors import DataError
 from regard.models.text.tagger import Tagger
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
-from regard.tasks.tagging.data import Tags
+from regard.tasks.core.lines import cut_note
+from regard.tasks.core.predictor import StreamPredictor, inference
+from regard.tasks.tagging.data import Known, Tags
 from regard.tasks.tagging.settings import TaggingSettings
 from regard.tasks.views.heads import heads_of, heads_view
-from regard.training.run.checkpoint import load_weights
 from regard.views.view import View
 from regard.vocabulary import UNKNOWN
 
@@ -63,102 +61,110 @@ class Tagged(NamedTuple):
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
 
-class SentenceTagger:
-    """A tagger with what it knows of words and tags.
+class TaggingPredictor(StreamPredictor[TaggingSettings, Known, Tagger, str, Words, Tagged]):
+    """A tagger with what it knows of words and tags."""
 
-    Args:
-        model: in eval mode from here on.
-        features: of words.
-        tags: by number.
-        settings: those of its run.
-    """
+    settings_type = TaggingSettings
 
-    def __init__(self, model: Tagger, features: WordFeatures, tags: Tags, settings: TaggingSettings) -> None:
-        model.eval()
-        self.model, self.features, self.tags, self.settings = model, features, tags, settings
+    @classmethod
+    def load_parts(cls, folder: Path) -> Known:
+        """What is known of words and tags."""
+        return Known.load(folder)
+
+    @classmethod
+    def build(cls, settings: TaggingSettings, parts: Known) -> Tagger:
+        """A tagger with fresh weights."""
+        return Tagger(settings.model, len(parts.features), len(parts.tags.names), UNKNOWN)
+
+    @property
+    def features(self) -> WordFeatures:
+        """Of words."""
+        return self.parts.features
+
+    @property
+    def tags(self) -> Tags:
+        """By number."""
+        return self.parts.tags
 
     def tag(self, texts: Sequence[str], *, counted: WordUnit = "tokenizer", batch: int = 64) -> list[Tagged]:
         """The words of each text with their tags, in order; see `stream`."""
         return list(self.stream(several(texts), counted=counted, batch=batch))
 
     def stream(
-        self, lines: Iterable[str], *, counted: WordUnit = "tokenizer", batch: int = 64, chunk: int | None = None
+        self,
+        items: Iterable[str],
+        *,
+        counted: WordUnit = "tokenizer",
+        batch: int = 64,
+        chunk: int | None = None,
+        first: int = 1,
     ) -> Iterator[Tagged]:
         """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
 
         A line above the model's limit is cut, and its answer says so.
 
         Args:
-            lines: texts without line breaks.
+            items: texts without line breaks.
             counted: what a word is: regard's own units, or what stands between white space.
             batch: sentences computed together; changes a probability by no more than float32 rounds.
             chunk: lines read before the first answer comes, 16 batches by default.
+            first: the number of the first line.
 
         Raises:
             DataError: a text is not valid Unicode.
         """
-        read = (self.read(split_words(text, counted), text, line) for line, text in enumerate(lines, start=1))
+        read = (self.words(split_words(text, counted), text, line) for line, text in enumerate(items, start=first))
         yield from self.tag_words(read, batch=batch, chunk=chunk)
 
     def tag_words(self, lines: Iterable[Words], *, batch: int = 64, chunk: int | None = None) -> Iterator[Tagged]:
         """The same for words that are known already."""
-        yield from in_order(lines, lambda one: len(one.words), batch, self._told, empty=_blank, chunk=chunk)
+        yield from self.in_batches(lines, self.answer, batch, chunk)
 
-    def read(self, words: Sequence[str], text: str | None = None, line: int = 1) -> Words:
+    def words(self, words: Sequence[str], text: str | None = None, line: int = 1) -> Words:
         """A sentence of words, cut to the limit that training had."""
-        most, note = self.settings.data.max_length, None
-        if len(words) > most:
-            note = f"{len(words)} words are more than the model's {most}; the line is cut after {most}"
+        most = self.settings.data.max_length
+        note = cut_note(len(words), "words", most)
         return Words(line, " ".join(words) if text is None else text, list(words[:most]), note)
 
-    @torch.no_grad()
+    def read(self, given: str, line: int = 1) -> Words:
+        """A line in words, which are regard's own units."""
+        return self.words(split_words(given, "tokenizer"), given, line)
+
+    def length(self, item: Words) -> int:
+        """How many words a line has."""
+        return len(item.words)
+
+    def blank(self, item: Words) -> Tagged:
+        """No words, no tags."""
+        return Tagged(item.line, item.text, [], [], [], None)
+
+    @inference
+    def answer(self, items: list[Words]) -> list[Tagged]:
+        """The tags of a batch of lines."""
+        rows = self.model(*self._tensors(items)).double().softmax(-1).cpu()
+        tagged = []
+        for line, row in zip(items, rows, strict=True):
+            real = row[: len(line.words)]
+            tags = [self.tags.names[best] for best in real.argmax(-1).tolist()]
+            each = [dict(zip(self.tags.names, one, strict=True)) for one in real.tolist()]
+            tagged.append(Tagged(line.line, line.text, line.words, tags, each, line.note))
+        return tagged
+
+    @inference
     def view(self, text: str, language: str = "en") -> View:
         """Where each layer and head looked from each word.
 
         Raises:
             DataError: the text has no words.
         """
-        sentence = self.read(split_words(text, "tokenizer"), text)
+        sentence = self.read(text)
         if not sentence.words:
             raise DataError("the text is empty: there is nothing to look at")
         attended = self.model.read(*self._tensors([sentence])).attended
-        [told] = self._told([sentence])
-        notes = [str(told), *([told.note] if told.note else [])]
+        [tagged] = self.answer([sentence])
+        notes = [str(tagged), *([tagged.note] if tagged.note else [])]
         return heads_view(heads_of(attended, sentence.words), notes, language)
 
-    @torch.no_grad()
-    def _told(self, sentences: list[Words]) -> list[Tagged]:
-        self.model.eval()
-        ids, lengths = self._tensors(sentences)
-        rows = self.model(ids, lengths).double().softmax(-1).cpu()
-        told = []
-        for sentence, row in zip(sentences, rows, strict=True):
-            real = row[: len(sentence.words)]
-            tags = [self.tags.names[best] for best in real.argmax(-1).tolist()]
-            each = [dict(zip(self.tags.names, one, strict=True)) for one in real.tolist()]
-            told.append(Tagged(sentence.line, sentence.text, sentence.words, tags, each, sentence.note))
-        return told
-
     def _tensors(self, sentences: list[Words]) -> tuple[torch.Tensor, torch.Tensor]:
-        device = next(self.model.parameters()).device
         ids, lengths = pad_words([[self.features.ids(word) for word in one.words] for one in sentences])
-        return ids.to(device), lengths.to(device)
-
-
-def _blank(sentence: Words) -> Tagged:
-    return Tagged(sentence.line, sentence.text, [], [], [], None)
-
-
-def load_tagger(folder: str | Path) -> SentenceTagger:
-    """The tagger of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(TaggingSettings, run.read_config())
-    features, tags = WordFeatures.load(run.tokenizers), Tags.load(run.tokenizers)
-    model = Tagger(settings.model, len(features), len(tags.names), UNKNOWN)
-    load_weights(model, run.weights)
-    return SentenceTagger(model, features, tags, settings)
+        return ids.to(self.device), lengths.to(self.device)

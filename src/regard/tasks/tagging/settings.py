@@ -12,6 +12,7 @@ from regard.tasks.core.settings import Better, RunSettings
 class TaggingSettings(RunSettings):
     """From the words of a sentence to a tag of each."""
 
+    verb: ClassVar[str] = "tag"
     tests: ClassVar[type[BaseModel]] = TestedTreebank
     measures: ClassVar[dict[str, Better]] = {"accuracy": "max", "loss": "min"}
 
@@ -27,3 +28,6 @@ class TaggingSettings(RunSettings):
                 f"{self.data.max_length}: set data.max_length={self.model.context}, so that longer ones are cut"
             )
         return self
+
+
+SETTINGS = TaggingSettings

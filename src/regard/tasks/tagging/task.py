@@ -7,43 +7,34 @@ from typing import Any
 from regard.data.tagging.conllu import TaggedSentence, read_conllu
 from regard.data.tagging.settings import NAMED, TestedTreebank
 from regard.errors import ConfigError, DataError
-from regard.models.text.tagger import Tagger
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.labelling import loss_of, metrics_of
-from regard.tasks.core.task import Task
-from regard.tasks.tagging.data import Treebank, prepare_treebank, split
-from regard.tasks.tagging.predictor import SentenceTagger, load_tagger
+from regard.tasks.core.metrics import loss_of, metrics_of
+from regard.tasks.core.task import Task, missing_data
+from regard.tasks.tagging.data import prepare_treebank, split
+from regard.tasks.tagging.predictor import TaggingPredictor
 from regard.tasks.tagging.settings import TaggingSettings
 from regard.views.view import View
-from regard.vocabulary import UNKNOWN
-
-
-def _model(settings: TaggingSettings, data: Treebank) -> Tagger:
-    return Tagger(settings.model, len(data.features), len(data.tags.names), UNKNOWN)
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data = tree.get("data")
-    if not isinstance(data, dict) or not data.get("treebank"):
-        return [f"data: no sentences to train on. Give {NAMED}"]
-    return []
+    return missing_data(tree, ["treebank"], f"no sentences to train on. Give {NAMED}")
 
 
-def _view(tagger: SentenceTagger, text: str | None, *, language: str = "en", heads: bool = True) -> View:
+def _view(tagger: TaggingPredictor, text: str | None, *, language: str = "en", heads: bool = True) -> View:
     # Of a Transformer encoder the heads are shown in any case: there is nothing else to see.
     if text is None:
         raise ConfigError("say what to read: regard show RUN TEXT")
     return tagger.view(text, language)
 
 
-def _evaluate(tagger: SentenceTagger, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(tagger: TaggingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     tested, own = check(TestedTreebank, test), tagger.settings.data
     sentences = split(own)["test"] if tested.treebank is None else read_conllu(tested.treebank, own.column)
     return evaluate(tagger, sentences)
 
 
-def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluation:
+def evaluate(tagger: TaggingPredictor, sentences: list[TaggedSentence]) -> Evaluation:
     """Tag the words of a treebank and compare.
 
     Accuracy is the share of words with the right tag; loss −log of the right tag's probability, in nats a word. The
@@ -58,7 +49,7 @@ def evaluate(tagger: SentenceTagger, sentences: list[TaggedSentence]) -> Evaluat
     unseen = tagger.tags.unseen(sentences)
     if unseen and not any(tag in tagger.tags.names for one in sentences for tag in one.tags):
         raise DataError(f"{unseen} These are tags of another kind: see data.column")
-    read = [tagger.read(one.words, line=number) for number, one in enumerate(sentences, start=1)]
+    read = [tagger.words(one.words, line=number) for number, one in enumerate(sentences, start=1)]
     answers = list(tagger.tag_words(read))
     right: dict[str, list[tuple[bool, float]]] = {"known": [], "unknown": []}
     guessed, count = 0, 0
@@ -103,15 +94,13 @@ def _measures(words: list[tuple[bool, float]]) -> dict[str, float]:
 
 
 TASK = Task(
-    name="tagging",
-    verb="tag",
+    settings=TaggingSettings,
     data=prepare_treebank,
-    model=_model,
+    build=TaggingPredictor.build,
     loss=loss_of,
     metrics=lambda settings, data: metrics_of(data.held_out),
-    predict=load_tagger,
+    load=TaggingPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=TaggingSettings.measures,
 )

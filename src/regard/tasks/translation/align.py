@@ -12,7 +12,7 @@ from regard.errors import RegardError
 from regard.metrics.alignment import AlignmentScores, alignment_scores
 from regard.metrics.links import diagonal, links, uniform
 from regard.metrics.symmetrize import SYMMETRIZATIONS
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.predictor import TranslationPredictor
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Aligned:
 
 
 def align(
-    forward: Translator,
+    forward: TranslationPredictor,
     pairs: Iterable[tuple[str, str]],
     *,
-    backward: Translator | None = None,
+    backward: TranslationPredictor | None = None,
     counted: WordUnit = "whitespace",
     threshold: float | None = None,
     posterior: bool = False,
@@ -75,8 +75,8 @@ def align(
     pairs, turned = tee(pairs)
     others = None
     if backward is not None:
-        others = backward.read(((target, source) for source, target in turned), batch, posterior=posterior)
-    for reading in forward.read(pairs, batch, posterior=posterior):
+        others = backward.readings(((target, source) for source, target in turned), batch, posterior=posterior)
+    for reading in forward.readings(pairs, batch, posterior=posterior):
         shown = forward.shown(reading, counted)
         weights, notes = shown.between_words(), list(reading.notes)
         back = None

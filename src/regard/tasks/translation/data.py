@@ -1,15 +1,16 @@
 """Pairs of sentences as a run needs them: tokenizers, batches to train on, and pairs held out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.data.pairs.pairs import Pair
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
-from regard.data.translation.batches import TextBatches
+from regard.data.translation.batches import TextBatch, TextBatches
 from regard.data.translation.corpus import encode_pairs, make_tokenizers, read_training
 from regard.errors import DataError
+from regard.tasks.core.task import Prepared
 from regard.tasks.translation.settings import TranslationSettings
 
 SOURCE, TARGET = "source", "target"
@@ -18,32 +19,32 @@ SOURCE, TARGET = "source", "target"
 TRAINING = "training"
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """A run's text, ready to train on.
-
-    Attributes:
-        source, target: the tokenizers; the same object where the vocabulary is shared.
-        batches: of the training pairs.
-        validation: the pairs held out, as text.
-        held_out: batches of them.
-    """
+class Tokenizers(NamedTuple):
+    """The tokenizers of both sides; the same object where the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
-    batches: TextBatches
-    validation: list[Pair]
-    held_out: TextBatches
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizers."""
+        """Write them into a folder each."""
         self.source.save(folder / SOURCE)
         self.target.save(folder / TARGET)
 
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizers":
+        """Read what `save` wrote."""
+        return cls(load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET))
 
-def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers that `Corpus.save` wrote."""
-    return load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
+
+class HeldOutPairs(NamedTuple):
+    """The pairs that choose a checkpoint, as text and as batches."""
+
+    pairs: list[Pair]
+    batches: TextBatches
+
+
+Corpus = Prepared[Tokenizers, TextBatch, HeldOutPairs]
+"""A run's text, ready to train on."""
 
 
 def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Callable[[str], None]) -> Corpus:
@@ -58,12 +59,15 @@ def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Calla
         DataError: a file cannot be read, or nothing is left to train on or to hold out.
     """
     training, validation = held_apart(settings)
-    source, target = make_tokenizers(settings.data, training) if saved is None else load_tokenizers(saved)
+    if saved is None:
+        tokenizers = Tokenizers(*make_tokenizers(settings.data, training))
+    else:
+        tokenizers = Tokenizers.load(saved)
 
     def batches(name: str, pairs: Sequence[Pair]) -> TextBatches:
         data = settings.data
         guided = settings.guided_alignment > 0
-        kept = encode_pairs(pairs, source, target, max_length=data.max_length, on_long=data.on_long, with_links=guided)
+        kept = encode_pairs(pairs, *tokenizers, max_length=data.max_length, on_long=data.on_long, with_links=guided)
         if kept.empty or kept.dropped or kept.cut:
             say(f"{name}: {kept.report()}")
         links = kept.links if any(kept.links) else None
@@ -74,7 +78,8 @@ def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Calla
             )
         return TextBatches(kept.sources, kept.targets, data.tokens, settings.seed, data.bucket, links)
 
-    return Corpus(source, target, batches(TRAINING, training), validation, batches("validation", validation))
+    learned = batches(TRAINING, training)
+    return Prepared(tokenizers, learned, HeldOutPairs(validation, batches("validation", validation)))
 
 
 def held_apart(settings: TranslationSettings) -> tuple[list[Pair], list[Pair]]:

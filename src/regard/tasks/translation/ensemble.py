@@ -13,13 +13,13 @@ from regard.errors import ConfigError, RunError
 from regard.models.seq2seq.translators import Model
 from regard.tasks.core.config import check
 from regard.tasks.core.runs import config_of
-from regard.tasks.translation.predictor import Translator, load_translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.training.randomness import set_threads
 
 
 class EnsembleModel:
-    """What a `Translator` asks of its model, answered by several.
+    """What a `TranslationPredictor` asks of its model, answered by several.
 
     Args:
         models: they read the same source ids and write the same target ids.
@@ -44,8 +44,10 @@ class EnsembleModel:
         return chain.from_iterable(model.parameters() for model in self.models)
 
 
-def ensemble(runs: Sequence[str | Path], *, mean: Mean = "probability", threads: int | None = None) -> Translator:
-    """Several translation runs as one `Translator`: one search over the mean of what they find probable.
+def ensemble(
+    runs: Sequence[str | Path], *, mean: Mean = "probability", threads: int | None = None
+) -> TranslationPredictor:
+    """Several translation runs as one `TranslationPredictor`: one search over the mean of what they find probable.
 
     The members may differ in everything but their vocabularies. Search settings are the first run's; a line is cut at
     the smallest of the members' limits.
@@ -62,10 +64,10 @@ def ensemble(runs: Sequence[str | Path], *, mean: Mean = "probability", threads:
     if not runs:
         raise ConfigError("an ensemble needs at least one run; none was given")
     for run in runs:
-        check(TranslationSettings, config_of(run, "translation"))  # all, before any weights are read
+        check(TranslationSettings, config_of(run, "translate"))  # all, before any weights are read
     if threads is not None:
         set_threads(threads)
-    members = [load_translator(run) for run in runs]
+    members = [TranslationPredictor.load(run) for run in runs]
     first = members[0]
     for run, other in zip(runs[1:], members[1:], strict=True):
         refuse_other_vocabulary(runs[0], first, run, other)
@@ -73,10 +75,12 @@ def ensemble(runs: Sequence[str | Path], *, mean: Mean = "probability", threads:
     data = first.settings.data.model_copy(update={"max_length": shortest})
     settings = first.settings.model_copy(update={"data": data})
     model = EnsembleModel([member.model for member in members], mean)
-    return Translator(model, first.source, first.target, settings)
+    return TranslationPredictor(model, first.parts, settings)
 
 
-def refuse_other_vocabulary(run: str | Path, translator: Translator, other_run: str | Path, other: Translator) -> None:
+def refuse_other_vocabulary(
+    run: str | Path, translator: TranslationPredictor, other_run: str | Path, other: TranslationPredictor
+) -> None:
     """Raise a RunError if two runs cut text into other pieces or number them otherwise."""
     for side in ("source", "target"):
         mine, its = getattr(translator, side), getattr(other, side)

@@ -19,7 +19,7 @@ from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.runs import config_of
 from regard.tasks.translation.data import held_apart, language_of
 from regard.tasks.translation.outputs import Translation
-from regard.tasks.translation.predictor import Reading, Translator
+from regard.tasks.translation.predictor import Reading, TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 
 EDGES = (8, 11, 14, 18)
@@ -40,9 +40,13 @@ class TranslationEvaluation(Evaluation):
 
     translations: list[Translation] = field(repr=False)
 
+    def lines(self) -> list[str]:
+        """The texts of the translations."""
+        return [one.text for one in self.translations]
+
 
 def evaluate(
-    translator: Translator,
+    translator: TranslationPredictor,
     pairs: Sequence[Pair],
     search: SearchSettings | None = None,
     batch: int = 64,
@@ -132,7 +136,7 @@ def evaluate(
     )
 
 
-def case_notes(translator: Translator, targets: Sequence[str]) -> list[str]:
+def case_notes(translator: TranslationPredictor, targets: Sequence[str]) -> list[str]:
     """That measures count capitals which a translator of lower case never writes, if there are any; else nothing."""
     capitals = sum(target != target.lower() for target in targets) if translator.target.lower else 0
     if not capitals:
@@ -171,7 +175,9 @@ class _Linked:
     uniform: list[frozenset[Link]]
 
     @classmethod
-    def of(cls, translator: Translator, pairs: Sequence[Pair], readings: Sequence[Reading]) -> "_Linked | None":
+    def of(
+        cls, translator: TranslationPredictor, pairs: Sequence[Pair], readings: Sequence[Reading]
+    ) -> "_Linked | None":
         """None where the truth is not known of every pair, or where the model doesn't attend."""
         if readings[0].alignment is None or any(pair.links is None for pair in pairs):
             return None

@@ -1,8 +1,9 @@
 """A trained translator: texts in, translations out, each with its alignment."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,35 +20,14 @@ from regard.models.seq2seq.posterior import posterior as posterior_of
 from regard.models.seq2seq.recurrent_decoder import RecurrentDecoder
 from regard.models.seq2seq.translators import Model, build_translator
 from regard.tasks.core.beam import check_beam
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.lines import Line, read_line
+from regard.tasks.core.predictor import StreamPredictor, inference
 from regard.tasks.translation.alignment_view import CAME_FROM, Alignment, Units, alignment_view
-from regard.tasks.translation.data import load_tokenizers
+from regard.tasks.translation.data import Tokenizers
 from regard.tasks.translation.outputs import Output, Translation, output_of
 from regard.tasks.translation.settings import TranslationSettings
-from regard.training.run.checkpoint import load_weights
 from regard.views.view import View
 from regard.vocabulary import BEGIN, END, PADDING, SPECIALS
-
-
-class Sentence(NamedTuple):
-    """One line as the model reads it.
-
-    Attributes:
-        line: its number, from 1.
-        text: as it was given.
-        ids: its pieces, without the end mark; cut to the model's limit.
-        pieces: their spelling.
-        words: the word of each piece.
-        note: what was done to it, or None.
-    """
-
-    line: int
-    text: str
-    ids: list[int]
-    pieces: list[str]
-    words: list[int]
-    note: str | None
 
 
 class Reading(NamedTuple):
@@ -61,8 +41,8 @@ class Reading(NamedTuple):
 
     log_probabilities: list[float]
     alignment: Tensor | None
-    source: Sentence
-    target: Sentence
+    source: Line
+    target: Line
 
     @property
     def log_probability(self) -> float:
@@ -85,30 +65,41 @@ class Reading(NamedTuple):
         return [note for note in (self.source.note, self.target.note) if note]
 
 
-class Translator:
-    """A translator with its tokenizers.
+class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Model, str, Line, Translation]):
+    """A translator, or several as one, with its tokenizers."""
 
-    Args:
-        model: in eval mode from here on, but where training validates it and puts its mode back.
-        source, target: its tokenizers.
-        settings: those of its run.
-    """
+    settings_type = TranslationSettings
 
-    def __init__(self, model: Model, source: Tokenizer, target: Tokenizer, settings: TranslationSettings) -> None:
-        model.eval()
-        self.model = model
-        self.source, self.target = source, target
-        self.settings = settings
+    @classmethod
+    def load_parts(cls, folder: Path) -> Tokenizers:
+        """The tokenizers of both sides."""
+        return Tokenizers.load(folder)
+
+    @classmethod
+    def build(cls, settings: TranslationSettings, parts: Tokenizers) -> Any:
+        """A translator of the kind that the settings say, with fresh weights: a `Model` that is a Module too."""
+        return build_translator(settings.model, len(parts.source), len(parts.target))
+
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of what is translated."""
+        return self.parts.source
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of the translations."""
+        return self.parts.target
 
     def translate(
         self, texts: Sequence[str], search: SearchSettings | None = None, batch: int = 64
     ) -> list[Translation]:
         """One translation a text, in order; see `stream`."""
-        return list(self.stream(several(texts), search, batch))
+        return list(self.stream(several(texts), search=search, batch=batch))
 
     def stream(
         self,
-        lines: Iterable[str],
+        items: Iterable[str],
+        *,
         search: SearchSettings | None = None,
         batch: int = 64,
         chunk: int | None = None,
@@ -119,7 +110,7 @@ class Translator:
         An empty line has an empty translation. A line above the model's limit is cut, and its translation says so.
 
         Args:
-            lines: texts without line breaks.
+            items: texts without line breaks.
             search: in place of the run's own.
             batch: sentences computed together; never changes a result.
             chunk: lines read before the first translation comes, 16 batches by default.
@@ -131,18 +122,13 @@ class Translator:
         """
         search = search or self.settings.search
         check_beam(search, len(self.target))
-        sentences = (self.read_source(text, line) for line, text in enumerate(lines, start=first))
-
-        def run(sentences: list[Sentence]) -> list[Translation]:
-            return self._search(sentences, search)
-
-        yield from in_order(sentences, lambda one: len(one.ids), batch, run, empty=_empty, chunk=chunk)
+        yield from self.in_batches(self.read_all(items, first), partial(self.answer, search=search), batch, chunk)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[Reading]:
-        """How the model reads given translations; see `read`."""
-        return list(self.read(zip(several(sources), several(targets), strict=True), batch))
+        """How the model reads given translations; see `readings`."""
+        return list(self.readings(zip(several(sources), several(targets), strict=True), batch))
 
-    def read(
+    def readings(
         self,
         pairs: Iterable[tuple[str, str]],
         batch: int = 64,
@@ -165,14 +151,12 @@ class Translator:
             RegardError: a posterior is asked for that the model does not have.
         """
         sentences = (
-            (self.read_source(source, line), self.read_target(target, line))
+            (self.read(source, line), self.read_target(target, line))
             for line, (source, target) in enumerate(pairs, start=1)
         )
 
-        def score(pairs: list[tuple[Sentence, Sentence]]) -> list[Reading]:
-            return self._score(pairs, posterior)
-
         # No pair is empty: each has at least its end mark.
+        score = partial(self._score, posterior=posterior)
         yield from in_order(sentences, lambda pair: len(pair[0].ids) + 1, batch, score, empty=_never, chunk=chunk)
 
     def view(
@@ -199,7 +183,7 @@ class Translator:
             DataError: the source is empty.
             RegardError: the model has no attention, or no posterior that is asked for.
         """
-        if not self.read_source(text).ids:
+        if not self.read(text).ids:
             raise DataError("the text is empty: there is nothing to look at")
         if target is None:
             found = self.translate([text], search)[0]
@@ -208,7 +192,7 @@ class Translator:
             shown = self.shown(self.score([text], [target])[0])
         matrices = [shown.matrix(units)]
         if posterior:
-            (known,) = self.read([(text, shown.target)], posterior=True)
+            (known,) = self.readings([(text, shown.target)], posterior=True)
             matrices.append(self.shown(known).matrix(units, CAME_FROM[language]))
         return alignment_view(matrices, shown.notes, language)
 
@@ -228,52 +212,50 @@ class Translator:
             notes=reading.notes,
         )
 
-    def read_source(self, text: str, line: int = 1) -> Sentence:
-        """A source line in pieces, cut to the limit that training had."""
-        return self._read(self.source, text, line)
+    def read(self, given: str, line: int = 1) -> Line:
+        """A source line in tokens, cut to the limit that training had."""
+        return read_line(self.source, given, line, self.settings.data.max_length, end_mark=True)
 
-    def read_target(self, text: str, line: int = 1) -> Sentence:
-        """A target line in pieces, likewise."""
-        return self._read(self.target, text, line)
+    def read_target(self, given: str, line: int = 1) -> Line:
+        """A target line in tokens, likewise."""
+        return read_line(self.target, given, line, self.settings.data.max_length, end_mark=True)
 
-    def _read(self, tokenizer: Tokenizer, text: str, line: int) -> Sentence:
-        encoded = tokenizer.encode(text)
-        most = self.settings.data.max_length - 1  # the end mark counts
-        count = len(encoded.ids)
-        note = None
-        if count > most:
-            note = f"{count} pieces and an end mark are more than the model's {most + 1}; the line is cut after {most}"
-        return Sentence(line, text, encoded.ids[:most], encoded.tokens[:most], encoded.words[:most], note)
+    def length(self, item: Line) -> int:
+        """How many tokens a line has."""
+        return len(item.ids)
 
-    @torch.no_grad()
-    def _search(self, sentences: list[Sentence], search: SearchSettings) -> list[Translation]:
-        source, lengths = self._sources(sentences)
-        self.model.eval()
+    def blank(self, item: Line) -> Translation:
+        """An empty translation."""
+        return _translation(item, [], [Output("", 0.0, 0.0, True, [], [], [], [], [], None)])
+
+    @inference
+    def answer(self, items: list[Line], search: SearchSettings | None = None) -> list[Translation]:
+        """The translations of a batch of lines, searched for as the run's settings say, or others."""
+        source, lengths = self._sources(items)
         found = search_for(
             self.model.decoder,
             self.model.encode(source, lengths),
-            len(sentences),
+            len(items),
             begin=BEGIN,
             end=END,
-            settings=search,
+            settings=search or self.settings.search,
             source_lengths=lengths,
-            indices=[sentence.line - 1 for sentence in sentences],
+            indices=[sentence.line - 1 for sentence in items],
             forbidden=(PADDING, BEGIN),
         )
         translations = []
-        for sentence, hypotheses in zip(sentences, found, strict=True):
+        for sentence, hypotheses in zip(items, found, strict=True):
             source_words = self.source.words(sentence.text)
             outputs = [output_of(one, self.target, source_words, sentence.words) for one in hypotheses]
             translations.append(_translation(sentence, source_words, outputs))
         return translations
 
-    @torch.no_grad()
-    def _score(self, pairs: list[tuple[Sentence, Sentence]], posterior: bool) -> list[Reading]:
+    @inference
+    def _score(self, pairs: list[tuple[Line, Line]], posterior: bool) -> list[Reading]:
         source, lengths = self._sources([one for one, _ in pairs])
         targets = [[*other.ids, END] for _, other in pairs]
         wanted = self._padded(targets)
         inputs = torch.cat([wanted.new_full((len(pairs), 1), BEGIN), wanted[:, :-1]], dim=1)
-        self.model.eval()
         decoder, memory = self.model.decoder, self.model.encode(source, lengths)
         step = decoder.step(decoder.start(memory, len(pairs)), inputs)
         chosen = step.logits.log_softmax(-1).gather(-1, wanted.unsqueeze(-1)).squeeze(-1).double().cpu()
@@ -294,37 +276,18 @@ class Translator:
             readings.append(Reading(chosen[row, :rows].tolist(), alignment, one, other))
         return readings
 
-    def _sources(self, sentences: list[Sentence]) -> tuple[Tensor, Tensor]:
+    def _sources(self, sentences: list[Line]) -> tuple[Tensor, Tensor]:
         """Pieces and end mark of each sentence, padded, and how many they are."""
         ids = [[*sentence.ids, END] for sentence in sentences]
-        lengths = torch.tensor([len(one) for one in ids], device=self._device)
+        lengths = torch.tensor([len(one) for one in ids], device=self.device)
         return self._padded(ids), lengths
 
     def _padded(self, ids: list[list[int]]) -> Tensor:
         longest = max(map(len, ids))
-        return torch.tensor([one + [PADDING] * (longest - len(one)) for one in ids], device=self._device)
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return torch.tensor([one + [PADDING] * (longest - len(one)) for one in ids], device=self.device)
 
 
-def load_translator(folder: str | Path) -> Translator:
-    """The translator of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(TranslationSettings, run.read_config())
-    source, target = load_tokenizers(run.tokenizers)
-    model = build_translator(settings.model, len(source), len(target))
-    load_weights(model, run.weights)
-    return Translator(model, source, target, settings)
-
-
-def _translation(sentence: Sentence, source_words: list[str], outputs: list[Output]) -> Translation:
+def _translation(sentence: Line, source_words: list[str], outputs: list[Output]) -> Translation:
     return Translation(
         line=sentence.line,
         source=sentence.text,
@@ -335,7 +298,7 @@ def _translation(sentence: Sentence, source_words: list[str], outputs: list[Outp
     )
 
 
-def _counted(sentence: Sentence, counted: WordUnit) -> list[int]:
+def _counted(sentence: Line, counted: WordUnit) -> list[int]:
     """The word of each piece, as links count words."""
     if counted == "tokenizer":
         return sentence.words
@@ -343,9 +306,5 @@ def _counted(sentence: Sentence, counted: WordUnit) -> list[int]:
     return [spaced[word] for word in sentence.words]
 
 
-def _empty(sentence: Sentence) -> Translation:
-    return _translation(sentence, [], [Output("", 0.0, 0.0, True, [], [], [], [], [], None)])
-
-
-def _never(pair: tuple[Sentence, Sentence]) -> Reading:
+def _never(pair: tuple[Line, Line]) -> Reading:
     raise AssertionError(f"line {pair[0].line} is never empty: it has its end mark")

@@ -1,5 +1,6 @@
 """The settings of a run of translation, and of its tests."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -9,6 +10,12 @@ from regard.decoding.settings import SearchSettings
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.translator_settings import TranslatorSettings
 from regard.tasks.core.settings import Better, RunSettings
+
+_OF_PAIRS = (
+    *("source", "target", "tsv", "jsonl", "columns", "separator"),
+    *("links", "links-from", "words", "links-reversed", "edges", "predictions"),
+)
+_OF_SEARCHES = ("beam", "max-length", "length-penalty", "coverage-penalty", "with", "mean", "batch")
 
 
 class TestedPairs(CorpusSettings):
@@ -27,6 +34,8 @@ class TestedPairs(CorpusSettings):
 class TranslationSettings(RunSettings):
     """From a sentence to a sentence, with the alignment between them."""
 
+    verb: ClassVar[str] = "translate"
+    options: ClassVar[Mapping[str, Sequence[str]]] = {"evaluate": (*_OF_PAIRS, *_OF_SEARCHES)}
     tests: ClassVar[type[BaseModel]] = TestedPairs
     measures: ClassVar[dict[str, Better]] = {
         "bleu": "max",
@@ -91,3 +100,6 @@ def _guidable(model: RecurrentSettings) -> None:
         )
     if model.teacher_forcing < 1:
         raise ValueError("guided_alignment reads the given translations: model.teacher_forcing must be 1")
+
+
+SETTINGS = TranslationSettings

@@ -12,13 +12,15 @@ from regard.models.seq2seq.recurrent import RecurrentTranslator
 from regard.models.seq2seq.recurrent_decoder import SOURCE
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.source_attention import SourceAttention
-from regard.tasks.translation.predictor import Translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.vocabulary import BEGIN, END, SPECIALS
 from regard.worked.translated import Read, Translated, Written
 
 
 @torch.no_grad()
-def translation_steps(translator: Translator, text: str, target: str | None = None, name: str = "it") -> Translated:
+def translation_steps(
+    translator: TranslationPredictor, text: str, target: str | None = None, name: str = "it"
+) -> Translated:
     """Translate a text, and read the translation once more while every number is kept.
 
     Args:
@@ -42,7 +44,7 @@ def translation_steps(translator: Translator, text: str, target: str | None = No
     look = model.decoder.source if decoder.alignment else None
     if not isinstance(look, SourceAttention):
         raise RegardError("this model has no attention (model.attention is none): it has no scores or weights to show")
-    source = translator.read_source(text)
+    source = translator.read(text)
     if not source.ids:
         raise DataError("the text is empty: there is nothing to translate")
     written = translator.read_target(translator.translate([text])[0].text if target is None else target)

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from regard.attention.parts.normalize import normalizers
-from regard.attention.parts.score_base import scores
-from regard.data.translation.batches import TextBatch
+from regard.attention.parts.score import scores
+from regard.data.translation.batches import TextBatch, TextBatches
 from regard.data.translation.corpus import read_corpus
 from regard.data.translation.settings import ORIGINS
 from regard.decoding.settings import SearchSettings
@@ -21,13 +21,14 @@ from regard.models.seq2seq.guided import Guidable, guidance_of, guided_objective
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.translator_settings import TranslatorSettings
 from regard.models.seq2seq.translators import build_translator
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
+from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Task
+from regard.tasks.core.task import Task, missing_data
 from regard.tasks.translation.alignment_view import Units, alignment_view
 from regard.tasks.translation.data import Corpus, language_of, prepare_corpus
 from regard.tasks.translation.evaluation import TranslationEvaluation, evaluate, held_out
-from regard.tasks.translation.predictor import Translator, load_translator
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TestedPairs, TranslationSettings
 from regard.tasks.translation.view import heads_of_translation, steps_of_translation
 from regard.views.view import View
@@ -43,11 +44,6 @@ RECURRENT = RecurrentSettings().kind
 
 _SHOWN = 5
 """Test sentences whose alignment is shown at the end of a recipe."""
-
-
-def _model(settings: TranslationSettings, corpus: Corpus) -> nn.Module:
-    model: nn.Module = build_translator(settings.model, len(corpus.source), len(corpus.target))
-    return model
 
 
 def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Objective]:
@@ -66,38 +62,36 @@ def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Obj
 
 def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], dict[str, float]]:
     """Loss a token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
-    plan = corpus.held_out.plan(0)
-    sample = corpus.validation[:: max(1, len(corpus.validation) // _SAMPLE)][:_SAMPLE]
+    pairs, batches = corpus.held_out
+    plan = batches.plan(0)
+    sample = pairs[:: max(1, len(pairs) // _SAMPLE)][:_SAMPLE]
     references = [pair.target for pair in sample]
     language = language_of(references)
     greedy = settings.search.model_copy(update={"beam": 1, "n_best": 1, "sample": False})
 
     def metrics(model: Any) -> dict[str, float]:
         device = next(model.parameters()).device
-        total, count = 0.0, 0
-        for indices in plan:
-            objective = model(corpus.held_out.load(indices).to(device), 0.0)
-            total, count = total + float(objective.total), count + int(objective.count)
-        translator = Translator(model, corpus.source, corpus.target, settings)
+        loss = mean_loss(model(batches.load(indices).to(device), 0.0) for indices in plan)
+        translator = TranslationPredictor(model, corpus.parts, settings)
         translations = translator.translate([pair.source for pair in sample], search=greedy)
         texts = [translation.text for translation in translations]
         told = {
-            "loss": total / max(1, count),
+            "loss": loss,
             "bleu": bleu(texts, references, language=language).value,
             "exact": exact_match(texts, references).value,
         }
-        if corpus.held_out.links is not None:
-            told["guidance"] = _guidance(model, corpus, device)
+        if batches.links is not None:
+            told["guidance"] = _guidance(model, batches, device)
         return told
 
     return metrics
 
 
-def _guidance(model: Guidable, corpus: Corpus, device: torch.device) -> float:
+def _guidance(model: Guidable, held_out: TextBatches, device: torch.device) -> float:
     """How far the attention is from the held-out pairs' links, in nats a linked piece."""
     nats, linked = 0.0, 0
-    for indices in corpus.held_out.plan(0):
-        total, count = guidance_of(model, corpus.held_out.load(indices).to(device))
+    for indices in held_out.plan(0):
+        total, count = guidance_of(model, held_out.load(indices).to(device))
         nats, linked = nats + float(total), linked + int(count)
     return nats / max(1, linked)
 
@@ -105,8 +99,7 @@ def _guidance(model: Guidable, corpus: Corpus, device: torch.device) -> float:
 def _problems(tree: dict[str, Any]) -> list[str]:
     """Names of parts and measures, known once they are loaded, and pairs, which need one of several settings."""
     lines = []
-    model = tree.get("model")
-    named = model if isinstance(model, dict) else {}
+    named = branch(tree, "model")
     recurrent = named.get("kind", RECURRENT) == RECURRENT
     for key, registry, besides in (("attention", scores, ["none"]), ("normalizer", normalizers, [])):
         name = named.get(key)
@@ -115,13 +108,12 @@ def _problems(tree: dict[str, Any]) -> list[str]:
             lines.append(f"model.{key}: no {registry.kind} is named {name!r}.{nearest(name, known)}")
     if not lines:
         lines += _part_problems(named)
-    data = tree.get("data")
-    if not isinstance(data, dict) or not any(data.get(origin) is not None for origin in (*ORIGINS, "target")):
-        lines.append(
-            "data: no pairs to train on. Give --source FILE --target FILE, or data.tsv=FILE, data.jsonl=FILE, "
-            "or data.phrases.target=fr for the built-in phrases, data.reversal.count=50000 for digits to reverse"
-        )
-    return lines
+    return lines + missing_data(
+        tree,
+        (*ORIGINS, "target"),
+        "no pairs to train on. Give --source FILE --target FILE, or data.tsv=FILE, data.jsonl=FILE, "
+        "or data.phrases.target=fr for the built-in phrases, data.reversal.count=50000 for digits to reverse",
+    )
 
 
 def _part_problems(model: dict[str, Any]) -> list[str]:
@@ -138,7 +130,7 @@ def _part_problems(model: dict[str, Any]) -> list[str]:
 
 
 def _view(
-    translator: Translator,
+    translator: TranslationPredictor,
     text: str | None,
     *,
     target: str | None = None,
@@ -159,31 +151,35 @@ def _view(
     return translator.view(text, target=target, search=search, units=units, language=language, posterior=posterior)
 
 
-def _evaluate(translator: Translator, run: Path, test: dict[str, Any]) -> TranslationEvaluation:
+def _evaluate(
+    translator: TranslationPredictor,
+    run: Path,
+    test: dict[str, Any],
+    *,
+    search: SearchSettings | None = None,
+    batch: int = 64,
+) -> TranslationEvaluation:
     tested = check(TestedPairs, test)
-    return evaluate(
-        translator, read_corpus(tested) if tested.given else held_out(run), edges=tested.edges, shuffled=tested.shuffled
-    )
+    pairs = read_corpus(tested) if tested.given else held_out(run)
+    return evaluate(translator, pairs, search, batch, tested.edges, tested.shuffled)
 
 
-def _examples(translator: Translator, evaluation: TranslationEvaluation) -> View | None:
+def _examples(translator: TranslationPredictor, evaluation: TranslationEvaluation) -> View | None:
     """The alignments of a few test sentences that fit a terminal."""
     some = [one for one in evaluation.translations if one.alignment is not None and 4 <= len(one.source_words) <= 12]
     return alignment_view([one.shown().matrix("words") for one in some[:_SHOWN]]) if some else None
 
 
 TASK = Task(
-    name="translation",
-    verb="translate",
+    settings=TranslationSettings,
     data=prepare_corpus,
-    model=_model,
+    build=TranslationPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_translator,
+    load=TranslationPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    measures=TranslationSettings.measures,
     examples=_examples,
     monitors=_MONITORS,
 )

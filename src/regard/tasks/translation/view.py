@@ -9,7 +9,8 @@ from regard.decoding.settings import SearchSettings
 from regard.errors import DataError, RegardError
 from regard.layers.decoder import Step
 from regard.models.transformer.translator import TransformerTranslator
-from regard.tasks.translation.predictor import Sentence, Translator
+from regard.tasks.core.lines import Line
+from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.views.generation import Looks, generation_view
 from regard.tasks.views.heads import Heads, heads_of, heads_view
 from regard.views.view import View
@@ -27,7 +28,7 @@ class Reread(NamedTuple):
         notes: what was done to the texts.
     """
 
-    source: Sentence
+    source: Line
     ids: Tensor
     written: list[int]
     step: Step
@@ -39,7 +40,7 @@ class Reread(NamedTuple):
 
 
 def heads_of_translation(
-    translator: Translator,
+    translator: TranslationPredictor,
     text: str,
     target: str | None = None,
     search: SearchSettings | None = None,
@@ -77,7 +78,7 @@ def heads_of_translation(
 
 
 def steps_of_translation(
-    translator: Translator,
+    translator: TranslationPredictor,
     text: str,
     target: str | None = None,
     search: SearchSettings | None = None,
@@ -112,8 +113,8 @@ def steps_of_translation(
 
 
 @torch.no_grad()
-def _reread(translator: Translator, text: str, target: str | None, search: SearchSettings | None) -> Reread:
-    source = translator.read_source(text)
+def _reread(translator: TranslationPredictor, text: str, target: str | None, search: SearchSettings | None) -> Reread:
+    source = translator.read(text)
     if not source.ids:
         raise DataError("the text is empty: there is nothing to look at")
     if target is None:

@@ -11,10 +11,10 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
-from regard.tasks.reading import task as reading
 from regard.tasks.reading.settings import ReadingSettings
-from regard.tasks.reading.spans import predictor as span_answerer, task as span_reading
+from regard.tasks.reading.spans import predictor as span_answerer
 from regard.tasks.reading.spans.data import prepare
+from regard.tasks.reading.spans.task import TASK, evaluate
 
 MODEL = {"kind": "span", "width": 12, "heads": 3, "least": 1, "affix": 1, "longest": 4}
 TRAINING = {"steps": 2, "validate_every": 2, "warmup_steps": 0}
@@ -62,7 +62,7 @@ def of(file, **more):
 @pytest.fixture(scope="module")
 def run(file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("spans") / "run"
-    fit(check(ReadingSettings, of(file), reading.TASK.faults), folder, progress="silent")
+    fit(check(ReadingSettings, of(file), TASK.faults), folder, progress="silent")
     return folder
 
 
@@ -81,32 +81,32 @@ def test_questions_held_out_that_no_training_could_answer_do_not_choose_the_weig
     settings, said = check(ReadingSettings, of(tmp_path / "few.json")), []
     prepared = prepare(settings, None, said.append)
     assert "1 of 2 questions that are held out have no answer" in said[0]
-    model = span_reading.SPANS.model(settings, prepared).eval()
-    assert 0 < span_reading.SPANS.metrics(settings, prepared)(model)["loss"] < 10
+    model = TASK.model(settings, prepared).eval()
+    assert 0 < TASK.metrics(settings, prepared)(model)["loss"] < 10
 
 
 def test_a_run_is_trained_kept_and_loaded(run, answerer, file):
     assert {path.name for path in (run / "tokenizers").iterdir()} == {"words.json", "spans.json"}
-    assert isinstance(answerer, span_answerer.SpanAnswerer) and answerer.known.nothing
-    told = reading.TASK.evaluate(answerer, run, {"squad": str(file)})
+    assert isinstance(answerer, span_answerer.SpansPredictor) and answerer.known.nothing
+    told = TASK.evaluate(answerer, run, {"squad": str(file)})
     assert told.items == 7 and set(told.measures) == {"exact", "f1", "answerable"}
     assert told.baselined == "exact" and 0 < told.baselines["word"] < 1
     json.dumps(told.to_json())
-    assert reading.TASK.evaluate(load(run), run, {"squad": str(file)}).measures == told.measures
-    assert reading.TASK.evaluate(answerer, run, {}).items == 2  # the last text with its questions was held out
+    assert TASK.evaluate(load(run), run, {"squad": str(file)}).measures == told.measures
+    assert TASK.evaluate(answerer, run, {}).items == 2  # the last text with its questions was held out
 
 
 def test_made_stories_are_pointed_at(tmp_path):
-    fit(check(ReadingSettings, MADE, reading.TASK.faults), tmp_path / "run", progress="silent")
+    fit(check(ReadingSettings, MADE, TASK.faults), tmp_path / "run", progress="silent")
     answerer = load(tmp_path / "run")
-    told = reading.TASK.evaluate(answerer, tmp_path / "run", {})
+    told = TASK.evaluate(answerer, tmp_path / "run", {})
     assert told.items == 3 and set(told.measures) == {"exact", "f1", "looked"}
     assert told.baselined == "looked" and "a word drawn at random" in told.signatures["exact"]
     assert answerer.answer([question_of("Mary left. Who left?")])[0].nothing is None  # it was never taught to say so
     path = tmp_path / "story.txt"
     path.write_text("1 Mary moved to the office.\n2 Is she there?\tyes\t1\n")
     with pytest.raises(DataError, match=r"story.txt, line 1: the answer 'yes' .* stands nowhere before it"):
-        reading.TASK.evaluate(answerer, tmp_path / "run", {"babi": str(path)})
+        TASK.evaluate(answerer, tmp_path / "run", {"babi": str(path)})
 
 
 def test_b28_answers_are_in_order_and_batch_mates_change_none(answerer, file, monkeypatch):
@@ -145,7 +145,7 @@ def test_measures_by_hand(answerer, monkeypatch):
         found(questions[2], (7, 7), (29, 33), 7),
     ]
     monkeypatch.setattr(answerer, "answer", lambda questions: answers)
-    told = span_reading.evaluate(answerer, questions)
+    told = evaluate(answerer, questions)
     # "old garden" is "the old garden" without its article; "old" has 1 of 1 words of "old garden", which has 2.
     assert told.measures == pytest.approx({"exact": 1 / 3, "f1": (1 + 2 / 3) / 3, "answerable": 2 / 3, "looked": 1.0})
     assert told.baselines == {"chance": 0.5}
@@ -184,16 +184,16 @@ def test_long_texts_are_read_whole_and_told(answerer):
 
 
 def test_the_picture_shows_sentences_words_and_the_question(answerer):
-    view = reading.TASK.view(answerer, "Anna lives in Bern. Ben lives in Rome. Where does Ben live?", language="zh")
+    view = TASK.view(answerer, "Anna lives in Bern. Ben lives in Rome. Where does Ben live?", language="zh")
     sentences, pointers, asked = view.matrices
     assert sentences.rows == ("1 Anna lives in Bern.", "2 Ben lives in Rome.") and sentences.columns[0] == "首词"
     assert pointers.columns == ("Anna", "lives", "in", "Bern", ".", "Ben", "lives", "in", "Rome", ".")
     assert asked.rows == ("Where", "does", "Ben", "live", "?")
     np.testing.assert_allclose(asked.values.sum(0), 1, atol=1e-5)
     np.testing.assert_allclose(sentences.values[:, 0].sum(), pointers.values[0].sum(), atol=1e-6)
-    long = reading.TASK.view(answerer, "Ben slept. " * 40 + "Who slept?")
+    long = TASK.view(answerer, "Ben slept. " * 40 + "Who slept?")
     assert long.matrices[1].values.shape[1] == 40 and any("of 120 are drawn" in note for note in long.notes)
-    assert reading.TASK.view(answerer, None).matrices  # the first question that was held out
+    assert TASK.view(answerer, None).matrices  # the first question that was held out
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,4 @@ def test_the_picture_shows_sentences_words_and_the_question(answerer):
 )
 def test_settings_that_cannot_be_are_refused(file, change, told):
     with pytest.raises(ConfigError, match=told):
-        check(ReadingSettings, {**of(file), **change}, reading.TASK.faults)
+        check(ReadingSettings, {**of(file), **change}, TASK.faults)

@@ -17,10 +17,9 @@ from regard.models.reading.story_settings import StoryReaderSettings
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
-from regard.tasks.reading import task as reading
 from regard.tasks.reading.settings import ReadingSettings
-from regard.tasks.reading.stories import task as sentence_reading
-from regard.tasks.reading.stories.predictor import StoryAnswerer, _left, story_of
+from regard.tasks.reading.stories.predictor import StoriesPredictor, _left, story_of
+from regard.tasks.reading.stories.task import TASK, evaluate
 from regard.tasks.reading.stories.view import reading_view
 
 SETTINGS = {
@@ -39,7 +38,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reading") / "run"
-    fit(check(ReadingSettings, SETTINGS, reading.TASK.faults), folder, progress="silent")
+    fit(check(ReadingSettings, SETTINGS, TASK.faults), folder, progress="silent")
     return folder
 
 
@@ -55,7 +54,7 @@ def untrained(machine):
     vocabulary = StoryVocabulary.of(stories)
     settings = check(ReadingSettings, {**SETTINGS, "model": {**SETTINGS["model"], "machine": machine}})
     model = StoryReader(settings.model, len(vocabulary), KINDS, len(vocabulary.answers))
-    return StoryAnswerer(model, vocabulary, settings), stories
+    return StoriesPredictor(model, vocabulary, settings), stories
 
 
 def test_a_sentence_is_the_position_weighted_sum_of_its_words():
@@ -89,13 +88,13 @@ def test_b21_b22_batch_mates_change_no_answer(kind):
 
 def test_a_run_is_trained_kept_and_loaded(run, answerer):
     assert (run / "tokenizers" / "stories.json").is_file() and not list(run.rglob("*.pkl"))
-    told = reading.TASK.evaluate(answerer, run, {})
+    told = TASK.evaluate(answerer, run, {})
     assert told.items == 12 and set(told.measures) == {"accuracy", "loss", "looked"}
     assert told.baselined == "looked" and 0 < told.baselines["chance"] < 1
     json.dumps(told.to_json())
-    again = reading.TASK.evaluate(load(run), run, {})
+    again = TASK.evaluate(load(run), run, {})
     assert again.measures == told.measures
-    view = reading.TASK.view(answerer, None, language="zh")
+    view = TASK.view(answerer, None, language="zh")
     assert view.kind == "memory" and len(view.matrices) == 3 + 1
     assert view.matrices[0].values.shape == (2 * 2, 2)  # two heads, at the question and in one thinking step
 
@@ -103,12 +102,12 @@ def test_a_run_is_trained_kept_and_loaded(run, answerer):
 def test_tests_may_be_a_file_or_made_stories(answerer, run, tmp_path):
     path = tmp_path / "story.txt"
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\toffice\t1\n")
-    told = reading.TASK.evaluate(answerer, run, {"babi": str(path)})
+    told = TASK.evaluate(answerer, run, {"babi": str(path)})
     assert told.items == 1 and told.baselines == {"chance": 1.0}
-    assert reading.TASK.evaluate(answerer, run, {"made": {"count": 3, "questions": 1}}).items == 3
+    assert TASK.evaluate(answerer, run, {"made": {"count": 3, "questions": 1}}).items == 3
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\tgym\t1\n")
     with pytest.raises(DataError, match="the answer 'gym' does not occur in training"):
-        reading.TASK.evaluate(answerer, run, {"babi": str(path)})
+        TASK.evaluate(answerer, run, {"babi": str(path)})
 
 
 def test_what_a_head_reads_of_each_step_by_hand():
@@ -166,24 +165,26 @@ def test_a_question_before_any_sentence_is_refused(answerer):
 
 def test_settings_without_stories_or_with_two_origins_are_refused():
     with pytest.raises(ConfigError, match="no stories to train on. Give data.babi=FILE"):
-        check(ReadingSettings, {"task": "reading"}, reading.TASK.faults)
+        check(ReadingSettings, {"task": "reading"}, TASK.faults)
     with pytest.raises(ConfigError, match="choose one origin of stories"):
-        check(ReadingSettings, {"data": {"babi": "a.txt", "made": {}}}, reading.TASK.faults)
+        check(ReadingSettings, {"data": {"babi": "a.txt", "made": {}}}, TASK.faults)
 
 
 def test_a_machine_that_waits_for_a_mark_reads_no_stories():
     with pytest.raises(ConfigError, match=r"model.machine.kind: fixed waits for an input that marks the question"):
-        check(ReadingSettings, {"data": {"made": {}}, "model": {"machine": {"kind": "fixed"}}}, reading.TASK.faults)
+        check(
+            ReadingSettings,
+            {"data": {"made": {}}, "model": {"machine": {"kind": "fixed"}}},
+            TASK.faults,
+        )
 
 
 def test_what_no_training_told_is_said_once_for_all_stories_k13():
     answerer, _ = untrained({"kind": "lstm"})
     stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
-    stories = [
-        one._replace(lines=tuple(line._replace(answer="garden" if line.is_question else None) for line in one.lines))
-        for one in stories
-    ]
-    assert sentence_reading.evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
+    stories = [one._replace(lines=tuple(line._replace(answer="garden" if line.asks else None) for line in one.lines))
+               for one in stories]  # fmt: skip
+    assert evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
 
 
 def test_answers_of_a_model_without_heads_are_labelled_as_what_they_are():
@@ -199,7 +200,7 @@ def test_answers_of_a_file_train_and_its_last_stories_are_held_out(tmp_path):
     path = tmp_path / "stories.txt"
     path.write_text("".join(f"1 Mary went to the {place}.\n2 Where is Mary?\t{place}\t1\n" for place in "abcab"))
     tree = {**SETTINGS, "data": {"babi": str(path), "validation": 2}}
-    prepared = reading.TASK.data(check(ReadingSettings, tree), None, print)
-    assert prepared.vocabulary.answers == ("a", "b", "c") and prepared.batches.count == 3
+    prepared = TASK.data(check(ReadingSettings, tree), None, print)
+    assert prepared.parts.answers == ("a", "b", "c") and prepared.batches.count == 3
     with pytest.raises(DataError, match="has 5 stories, of which data.validation=5"):
-        reading.TASK.data(check(ReadingSettings, {**tree, "data": {"babi": str(path), "validation": 5}}), None, print)
+        TASK.data(check(ReadingSettings, {**tree, "data": {"babi": str(path), "validation": 5}}), None, print)

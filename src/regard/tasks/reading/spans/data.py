@@ -24,6 +24,7 @@ from regard.data.tagging.word_features import WordFeatures
 from regard.errors import ConfigError, DataError
 from regard.files import read_json, write_json
 from regard.models.reading.span_settings import SpanReaderSettings
+from regard.tasks.core.task import Prepared
 from regard.tasks.reading.settings import ReadingSettings
 
 _FILE = "spans.json"
@@ -67,23 +68,8 @@ class Known:
         return Known(WordFeatures.load(folder), nothing)
 
 
-@dataclass(frozen=True)
-class Questions:
-    """A run's questions, ready to train on.
-
-    Attributes:
-        known: words, and whether nothing may be the answer.
-        batches: of the training.
-        held_out: those that choose a checkpoint.
-    """
-
-    known: Known
-    batches: QuestionBatches
-    held_out: list[QuestionBatch]
-
-    def save(self, folder: Path) -> None:
-        """Write what is known."""
-        self.known.save(folder)
+Questions = Prepared[Known, QuestionBatch, list[QuestionBatch]]
+"""A run's questions, ready to train on."""
 
 
 def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], None]) -> Questions:
@@ -120,7 +106,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
             f"no question that is held out has an answer of {model.longest} words or fewer to choose the best weights "
             "by; hold out more (data.validation), or allow longer ones (model.longest)"
         )
-    return Questions(known, batches, [QuestionBatch.of([encoded[at] for at in some]) for some in batches_held])
+    return Prepared(known, batches, [QuestionBatch.of([encoded[at] for at in some]) for some in batches_held])
 
 
 def _usable(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +14,9 @@ from regard.data.reading.question_batches import QuestionBatch, QuestionEncoder,
 from regard.data.reading.questions import Question, Span, words_in
 from regard.errors import a_few
 from regard.models.reading.span_reader import NOTHING, SpanReader, point
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.predictor import Predictor, inference
 from regard.tasks.reading.settings import ReadingSettings
 from regard.tasks.reading.spans.data import Known
-from regard.training.run.checkpoint import load_weights
 from regard.vocabulary import UNKNOWN
 
 MOST_SHOWN = 3_000
@@ -82,19 +81,30 @@ class Looked(NamedTuple):
     ends: np.ndarray
 
 
-class SpanAnswerer:
-    """A reader with what it knows of words.
+class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
+    """A reader that points, with what it knows of words."""
 
-    Args:
-        model: in eval mode from here on.
-        known: its words, and whether nothing may be the answer.
-        settings: those of its run.
-    """
+    settings_type = ReadingSettings
 
-    def __init__(self, model: SpanReader, known: Known, settings: ReadingSettings) -> None:
-        model.eval()
-        self.model, self.known, self.settings = model, known, settings
-        self.encode = QuestionEncoder(known.features, model.settings.longest)
+    @classmethod
+    def load_parts(cls, folder: Path) -> Known:
+        """Its words, and whether nothing may be the answer."""
+        return Known.load(folder)
+
+    @classmethod
+    def build(cls, settings: ReadingSettings, parts: Known) -> SpanReader:
+        """A reader with fresh weights."""
+        return SpanReader(settings.span, len(parts.features), UNKNOWN, parts.nothing)
+
+    @property
+    def known(self) -> Known:
+        """Its words, and whether nothing may be the answer."""
+        return self.parts
+
+    @cached_property
+    def encode(self) -> QuestionEncoder:
+        """Questions as the model reads them."""
+        return QuestionEncoder(self.known.features, self.model.settings.longest)
 
     def answer(self, questions: Sequence[Question]) -> list[Found]:
         """Answer some questions, in order; how many are read together changes no answer.
@@ -108,7 +118,7 @@ class SpanAnswerer:
             found.update(zip(some, self._together([questions[at] for at in some]), strict=True))
         return [found[at] for at in range(len(questions))]
 
-    @torch.no_grad()
+    @inference
     def look(self, question: Question) -> Looked:
         """Answer one question, and tell where the model looked for it."""
         read_length(question, MOST_SHOWN)
@@ -122,10 +132,9 @@ class SpanAnswerer:
         return Looked(found, *(one.double().cpu().numpy() for one in (asked, back, ends)))
 
     def _batch(self, questions: list[Question]) -> QuestionBatch:
-        device = next(self.model.parameters()).device
-        return QuestionBatch.of([self.encode(one._replace(answers=None)) for one in questions]).to(device)
+        return QuestionBatch.of([self.encode(one._replace(answers=None)) for one in questions]).to(self.device)
 
-    @torch.no_grad()
+    @inference
     def _together(self, questions: list[Question]) -> list[Found]:
         pointed = point(self.model, self.model.read(self._batch(questions)))
         numbers = (pointed.first, pointed.last, pointed.log_probability.double().exp(), pointed.nothing)
@@ -179,22 +188,3 @@ class SpanAnswerer:
                 f"{self.settings.data.longest_text}; all of them were read"
             )
         return notes
-
-
-def load_span_answerer(folder: str | Path) -> SpanAnswerer:
-    """The reader of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings, known = check(ReadingSettings, run.read_config()), Known.load(run.tokenizers)
-    model = span_reader(settings, known)
-    load_weights(model, run.weights)
-    return SpanAnswerer(model, known, settings)
-
-
-def span_reader(settings: ReadingSettings, known: Known) -> SpanReader:
-    """A reader with fresh weights."""
-    return SpanReader(settings.span, len(known.features), UNKNOWN, known.nothing)

@@ -16,22 +16,19 @@ from regard.layers.objective import Objective
 from regard.metrics.buckets import by_length
 from regard.metrics.spans import counted, exact, f1
 from regard.models.reading.span_reader import SpanReader
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.labelling import per_label
-from regard.tasks.reading.reader import Reader
+from regard.tasks.core.metrics import per_label
+from regard.tasks.core.task import Task
+from regard.tasks.reading.problems import MONITORS, problems_of
 from regard.tasks.reading.settings import ReadingSettings
 from regard.tasks.reading.spans.data import Questions, example, held_out, prepare, tested
-from regard.tasks.reading.spans.predictor import SpanAnswerer, load_span_answerer, span_reader
+from regard.tasks.reading.spans.predictor import SpansPredictor
 from regard.tasks.reading.spans.view import span_view
 from regard.views.view import View
 
 EDGES = (25, 50, 100, 200, 400)
 """Words of a text at which the next row of the table begins."""
-
-
-def _model(settings: ReadingSettings, data: Questions) -> SpanReader:
-    return span_reader(settings, data.known)
 
 
 def _loss(settings: ReadingSettings) -> Callable[[nn.Module, QuestionBatch], Objective]:
@@ -55,18 +52,18 @@ def _metrics(settings: ReadingSettings, data: Questions) -> Callable[[Any], dict
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    training = tree.get("training")
-    if isinstance(training, dict) and training.get("smoothing"):
-        return ["training.smoothing: most places cannot be an answer's end at all, so leave it 0"]
-    return []
+    wrong = problems_of(tree, "span", ["exact", "loss"])
+    if branch(tree, "training").get("smoothing"):
+        wrong.append("training.smoothing: most places cannot be an answer's end at all, so leave it 0")
+    return wrong
 
 
-def _evaluate(answerer: SpanAnswerer, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(answerer: SpansPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     given, settings = check(TestedStories, test), answerer.settings
     return evaluate(answerer, tested(given, settings.seed) if given.given else held_out(settings))
 
 
-def evaluate(answerer: SpanAnswerer, questions: list[Question]) -> Evaluation:
+def evaluate(answerer: SpansPredictor, questions: list[Question]) -> Evaluation:
     """Answer every question and compare.
 
     Exact and f1 are SQuAD's (`metrics.spans`), 0 to 1; no answer is right where the data say that there is none.
@@ -127,19 +124,21 @@ def _guessed(question: Question) -> float:
     return sum(words[one] for one in right) / words.total()
 
 
-def _view(answerer: SpanAnswerer, text: str | None, *, language: str = "en") -> View:
+def _view(answerer: SpansPredictor, text: str | None, *, language: str = "en") -> View:
     question = example(answerer.settings) if text is None else question_of(text)
     return span_view(answerer, question, language)
 
 
-SPANS = Reader(
+TASK = Task(
+    settings=ReadingSettings,
     data=prepare,
-    model=_model,
+    build=SpansPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_span_answerer,
+    load=SpansPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    monitors=("exact", "loss"),
+    examples=lambda answerer, evaluation: _view(answerer, None),
+    monitors=MONITORS,
 )

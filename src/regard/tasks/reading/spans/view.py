@@ -8,7 +8,7 @@ from regard.data.reading.questions import Question, words_in
 from regard.views.view import Matrix, View
 
 if TYPE_CHECKING:
-    from regard.tasks.reading.spans.predictor import Found, SpanAnswerer
+    from regard.tasks.reading.spans.predictor import Found, SpansPredictor
 
 _MOST = 40
 """Words of the text that are drawn one by one; of a longer one those around the answer."""
@@ -59,7 +59,7 @@ _WORDS = {
 }
 
 
-def span_view(answerer: "SpanAnswerer", question: Question, language: str = "en") -> View:
+def span_view(answerer: "SpansPredictor", question: Question, language: str = "en") -> View:
     """Sentences and words by pointer, and the text's look at the question.
 
     Args:

@@ -1,7 +1,6 @@
 """Stories as a run needs them: its vocabulary, its batches, and those that are held out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.reading.babi import Story, read_stories
@@ -9,29 +8,15 @@ from regard.data.reading.settings import ReadingData, StoriesSettings, Synthetic
 from regard.data.reading.stories import synthetic_stories, synthetic_story
 from regard.data.reading.story_batches import StoryBatch, StoryBatches, StoryVocabulary, encode_story
 from regard.errors import ConfigError, DataError
+from regard.tasks.core.task import Prepared
 from regard.tasks.reading.settings import ReadingSettings
 
 _SAMPLE = 300
 """Made stories from which the vocabulary is taken: each of their few dozen words comes in hundreds of them."""
 
 
-@dataclass(frozen=True)
-class Stories:
-    """A run's stories, ready to train on.
-
-    Attributes:
-        vocabulary: words and answers.
-        batches: of the training stories.
-        held_out: those that choose a checkpoint.
-    """
-
-    vocabulary: StoryVocabulary
-    batches: StoryBatches
-    held_out: list[StoryBatch]
-
-    def save(self, folder: Path) -> None:
-        """Write the vocabulary."""
-        self.vocabulary.save(folder)
+Stories = Prepared[StoryVocabulary, StoryBatch, list[StoryBatch]]
+"""A run's stories, ready to train on."""
 
 
 def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable[[str], None]) -> Stories:
@@ -58,7 +43,7 @@ def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable
         steps = [encode_story(story, *reading) for story in training]
         batches = StoryBatches(steps.__getitem__, len(steps), data.batch, settings.seed, new=False)
     held = [encode_story(story, *reading) for story in held_out(settings)]
-    return Stories(
+    return Prepared(
         vocabulary, batches, [StoryBatch.of(held[at : at + data.batch]) for at in range(0, len(held), data.batch)]
     )
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from regard.attention.record import record
@@ -14,10 +13,8 @@ from regard.data.reading.babi import Story, StoryLine
 from regard.data.reading.story_batches import KINDS, StoryBatch, StoryVocabulary, encode_story, story_words
 from regard.errors import DataError, a_few, quoted
 from regard.models.reading.story_reader import StoryReader
-from regard.tasks.core.config import check
-from regard.tasks.core.runs import open_run
+from regard.tasks.core.predictor import Predictor, inference
 from regard.tasks.reading.settings import ReadingSettings
-from regard.training.run.checkpoint import load_weights
 
 _BATCH = 50
 _SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？]+|[^.!?。！？\n]+")
@@ -84,18 +81,25 @@ class Answered(NamedTuple):
         return facts[int(read[facts].argmax())]
 
 
-class StoryAnswerer:
-    """A reader with its vocabulary.
+class StoriesPredictor(Predictor[ReadingSettings, StoryVocabulary, StoryReader]):
+    """A reader of stories with its words and answers."""
 
-    Args:
-        model: in eval mode from here on.
-        vocabulary: its words and answers.
-        settings: those of its run.
-    """
+    settings_type = ReadingSettings
 
-    def __init__(self, model: StoryReader, vocabulary: StoryVocabulary, settings: ReadingSettings) -> None:
-        model.eval()
-        self.model, self.vocabulary, self.settings = model, vocabulary, settings
+    @classmethod
+    def load_parts(cls, folder: Path) -> StoryVocabulary:
+        """Its words and answers."""
+        return StoryVocabulary.load(folder)
+
+    @classmethod
+    def build(cls, settings: ReadingSettings, parts: StoryVocabulary) -> StoryReader:
+        """A reader with fresh weights."""
+        return StoryReader(settings.sentences, len(parts), KINDS, len(parts.answers))
+
+    @property
+    def vocabulary(self) -> StoryVocabulary:
+        """Its words and answers."""
+        return self.parts
 
     def answer(self, stories: Sequence[Story]) -> list[Answered]:
         """Answer every question of some stories, in order.
@@ -112,13 +116,12 @@ class StoryAnswerer:
             answered.update(zip(some, self._together([stories[one] for one in some]), strict=True))
         return [one for at in range(len(stories)) for one in answered[at]]
 
-    @torch.no_grad()
+    @inference
     def _together(self, stories: list[Story]) -> list[list[Answered]]:
         reading = self.vocabulary, self.settings.sentences.thinking, self.settings.data.max_words
         # What a story's own answers are is no matter here, and they may be none of the model's.
         steps = [encode_story(_unanswered(story), *reading) for story in stories]
-        device = next(self.model.parameters()).device
-        batch = StoryBatch.of(steps).to(device)
+        batch = StoryBatch.of(steps).to(self.device)
         with record(self.model.machine, lambda name, module: name.startswith("heads.")) as seen:
             logits = self.model(batch.words, batch.kinds)
         chances = logits.softmax(-1).cpu()
@@ -190,21 +193,6 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
     if not any(line.is_question for line in lines):
         raise DataError(f"{place}: there is no question; end it with one, or give --question TEXT")
     return Story(tuple(lines), place)
-
-
-def load_answerer(folder: str | Path) -> StoryAnswerer:
-    """The reader of a run folder, with its best weights.
-
-    Raises:
-        RunError: there is no run, no vocabulary or no weights yet, or they are damaged.
-        ConfigError: the run's settings cannot be used.
-    """
-    run = open_run(folder)
-    settings = check(ReadingSettings, run.read_config())
-    vocabulary = StoryVocabulary.load(run.tokenizers)
-    model = StoryReader(settings.sentences, len(vocabulary), KINDS, len(vocabulary.answers))
-    load_weights(model, run.weights)
-    return StoryAnswerer(model, vocabulary, settings)
 
 
 def _check(story: Story) -> None:

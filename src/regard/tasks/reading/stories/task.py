@@ -9,27 +9,23 @@ from torch import nn
 
 from regard.data.reading.babi import Story
 from regard.data.reading.settings import TestedStories
-from regard.data.reading.story_batches import IGNORED, KINDS, StoryBatch
+from regard.data.reading.story_batches import IGNORED, StoryBatch
 from regard.errors import ConfigError, DataError
 from regard.layers.objective import Objective, objective
 from regard.metrics.buckets import by_length
-from regard.models.reading.story_reader import StoryReader
-from regard.tasks.core.config import check
+from regard.tasks.core.config import branch, check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.labelling import per_label
-from regard.tasks.reading.reader import Reader
+from regard.tasks.core.metrics import per_label
+from regard.tasks.core.task import Task
+from regard.tasks.reading.problems import MONITORS, problems_of
 from regard.tasks.reading.settings import ReadingSettings
 from regard.tasks.reading.stories.data import Stories, example, held_out, prepare_stories, tested
-from regard.tasks.reading.stories.predictor import StoryAnswerer, load_answerer, story_of
+from regard.tasks.reading.stories.predictor import StoriesPredictor, story_of
 from regard.tasks.reading.stories.view import reading_view
 from regard.views.view import View
 
 EDGES = (5, 9, 17, 33)
 """Sentences before the question at which the next row of the table begins."""
-
-
-def _model(settings: ReadingSettings, data: Stories) -> StoryReader:
-    return StoryReader(settings.sentences, len(data.vocabulary), KINDS, len(data.vocabulary.answers))
 
 
 def _loss(settings: ReadingSettings) -> Callable[[nn.Module, StoryBatch], Objective]:
@@ -55,12 +51,10 @@ def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[s
 
 
 def _problems(tree: dict[str, Any]) -> list[str]:
-    data, model = tree.get("data"), tree.get("model")
-    machine = model.get("machine") if isinstance(model, dict) else None
-    wrong = []
-    if isinstance(data, dict) and data.get("squad") is not None:
+    wrong = problems_of(tree, "sentences", ["accuracy", "loss"])
+    if branch(tree, "data").get("squad") is not None:
         wrong.append("data.squad: its answers stand in its texts, and this reader tells a word; set model.kind=span")
-    if isinstance(machine, dict) and machine.get("kind") == "fixed":
+    if branch(branch(tree, "model"), "machine").get("kind") == "fixed":
         wrong.append(
             "model.machine.kind: fixed waits for an input that marks the question, and a sentence's vector has none; "
             "choose another, such as lstm"
@@ -68,14 +62,14 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _evaluate(answerer: StoryAnswerer, run: Path, test: dict[str, Any]) -> Evaluation:
+def _evaluate(answerer: StoriesPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     given, settings = check(TestedStories, test), answerer.settings
     if given.squad is not None:
         raise ConfigError("squad: its answers stand in its texts, and this reader tells a word; test one that points")
     return evaluate(answerer, tested(given, settings.seed) if given.given else held_out(settings))
 
 
-def evaluate(answerer: StoryAnswerer, stories: list[Story]) -> Evaluation:
+def evaluate(answerer: StoriesPredictor, stories: list[Story]) -> Evaluation:
     """Answer every question and compare.
 
     Accuracy is the share of right answers; loss −log of the right answer's probability, in nats. Looked is, for models
@@ -126,19 +120,21 @@ def evaluate(answerer: StoryAnswerer, stories: list[Story]) -> Evaluation:
     )
 
 
-def _view(answerer: StoryAnswerer, text: str | None, *, language: str = "en") -> View:
+def _view(answerer: StoriesPredictor, text: str | None, *, language: str = "en") -> View:
     story = example(answerer.settings) if text is None else story_of(text)
     return reading_view(answerer, story, language)
 
 
-SENTENCES = Reader(
+TASK = Task(
+    settings=ReadingSettings,
     data=prepare_stories,
-    model=_model,
+    build=StoriesPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=load_answerer,
+    load=StoriesPredictor.load,
     view=_view,
     problems=_problems,
     evaluate=_evaluate,
-    monitors=("accuracy", "loss"),
+    examples=lambda answerer, evaluation: _view(answerer, None),
+    monitors=MONITORS,
 )

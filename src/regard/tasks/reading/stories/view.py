@@ -9,7 +9,7 @@ from regard.data.reading.story_batches import StoryBatch, encode_story
 from regard.views.view import Matrix, View
 
 if TYPE_CHECKING:
-    from regard.tasks.reading.stories.predictor import Answered, StoryAnswerer
+    from regard.tasks.reading.stories.predictor import Answered, StoriesPredictor
 
 _WORDS = {
     "en": {
@@ -57,7 +57,7 @@ _WORDS = {
 }
 
 
-def reading_view(answerer: "StoryAnswerer", story: Story, language: str = "en") -> View:
+def reading_view(answerer: "StoriesPredictor", story: Story, language: str = "en") -> View:
     """Sentences × heads for every question of a story, and the usage of the memory over time where it is kept.
 
     Args:
@@ -102,7 +102,7 @@ def _looked(one: "Answered", words: dict[str, str]) -> str:
 
 
 @torch.no_grad()
-def _usage(answerer: "StoryAnswerer", story: Story, words: dict[str, str]) -> list[Matrix]:
+def _usage(answerer: "StoriesPredictor", story: Story, words: dict[str, str]) -> list[Matrix]:
     """Steps × slots, of a model whose state keeps the usage of its slots."""
     model: Any = answerer.model
     steps = encode_story(

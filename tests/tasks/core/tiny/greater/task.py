@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from regard.tasks.greater.predictor import GreaterPredictor
+from regard.tasks.greater.settings import GreaterSettings, GreaterTest
 from torch import Tensor, nn
 
 from regard.layers.objective import Objective, objective
 from regard.tasks.core.config import check
 from regard.tasks.core.evaluation import Evaluation
-from regard.tasks.core.runs import config_of
-from regard.tasks.core.task import Task
-from regard.training.run.checkpoint import load_weights
-from regard.training.run.run import RunFolder
+from regard.tasks.core.task import Nothing, Prepared, Task
 from regard.views.view import Matrix, View
-from tests.tasks.core.tiny_task_settings import GreaterSettings, GreaterTest
 
 
 class Batch:
@@ -36,26 +34,15 @@ class Batches:
         return Batch(self.pairs[indices])
 
 
-class Prepared:
-    def __init__(self, pairs: Tensor) -> None:
-        self.batches = Batches(pairs)
-
-    def save(self, folder: Path) -> None:
-        """Nothing is needed besides the weights."""
-
-
 def draw(count: int, seed: int) -> Tensor:
     return torch.randn(count, 2, generator=torch.Generator().manual_seed(seed))
 
 
-def _data(settings: GreaterSettings, saved: Path | None, say: Any) -> Prepared:
-    return Prepared(draw(settings.data.count, settings.seed))
+Numbers = Prepared[Nothing, Batch, Tensor]
 
 
-def _model(settings: GreaterSettings, prepared: Prepared) -> nn.Module:
-    if settings.model.kind == "flat":
-        return nn.Linear(2, 2, bias=settings.model.bias)
-    return nn.Sequential(nn.Linear(2, settings.model.width), nn.Tanh(), nn.Linear(settings.model.width, 2))
+def _data(settings: GreaterSettings, saved: Path | None, say: Any) -> Numbers:
+    return Prepared(Nothing(), Batches(draw(settings.data.count, settings.seed)), draw(7, settings.seed + 1))
 
 
 def _loss(settings: GreaterSettings) -> Any:
@@ -70,18 +57,12 @@ def _right(model: nn.Module, pairs: Tensor) -> float:
     return float((model(batch.pairs).argmax(-1) == batch.greater).double().mean())
 
 
-def _metrics(settings: GreaterSettings, prepared: Prepared) -> Any:
-    return lambda model: {"right": _right(model, draw(7, settings.seed + 1))}
+def _metrics(settings: GreaterSettings, prepared: Numbers) -> Any:
+    return lambda model: {"right": _right(model, prepared.held_out)}
 
 
-def _predict(folder: Path) -> nn.Module:
-    model = _model(check(GreaterSettings, config_of(folder)), Prepared(draw(1, 0)))
-    load_weights(model, RunFolder(folder).weights)
-    return model
-
-
-def _evaluate(model: nn.Module, run: Path, test: dict[str, Any]) -> Evaluation:
-    wanted = check(GreaterTest, test)
+def _evaluate(loaded: GreaterPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+    model, wanted = loaded.model, check(GreaterTest, test)
     pairs = draw(wanted.count, wanted.seed)
     rows = [
         {"sign": sign, "numbers": len(some), "right": _right(model, some)}
@@ -100,23 +81,21 @@ def _evaluate(model: nn.Module, run: Path, test: dict[str, Any]) -> Evaluation:
     )
 
 
-def _view(model: nn.Module, text: str | None, *, language: str = "en", length: int = 3) -> View:
+def _view(loaded: GreaterPredictor, text: str | None, *, language: str = "en", length: int = 3) -> View:
     pairs = draw(length, 0) if text is None else torch.tensor([[float(one) for one in text.split()]])
-    values = model(pairs).softmax(-1).detach()
+    values = loaded.model(pairs).softmax(-1).detach()
     return View("lines", "greater", [Matrix(values, [str(place) for place in range(len(pairs))], ["1st", "2nd"])])
 
 
 TASK = Task(
-    name="greater",
-    verb="compare",
+    settings=GreaterSettings,
     data=_data,
-    model=_model,
+    build=GreaterPredictor.build,
     loss=_loss,
     metrics=_metrics,
-    predict=_predict,
+    load=GreaterPredictor.load,
     view=_view,
     problems=lambda tree: [],
     evaluate=_evaluate,
-    measures=GreaterSettings.measures,
-    examples=lambda model, evaluation: _view(model, None),
+    examples=lambda loaded, evaluation: _view(loaded, None),
 )

@@ -5,7 +5,7 @@ import torch
 
 from regard.errors import DataError
 from regard.layers.objective import Objective
-from regard.tasks.core.labelling import per_label
+from regard.tasks.core.metrics import per_label
 
 
 def of(total: float, count: int, correct: int) -> Objective:

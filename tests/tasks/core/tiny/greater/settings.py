@@ -31,8 +31,12 @@ class Deep(Part):
 
 
 class GreaterSettings(RunSettings):
+    verb: ClassVar[str] = "compare"
     tests: ClassVar[type[BaseModel]] = GreaterTest
     measures: ClassVar[dict[str, Better]] = {"right": "max"}
     task: Literal["greater"] = Field("greater", description="What the model is for.")
     data: GreaterData = Field(GreaterData(), description="The numbers.")
     model: Flat | Deep = Field(default=Flat(), discriminator="kind", description="The model.")
+
+
+SETTINGS = GreaterSettings

@@ -1,4 +1,4 @@
-"""What tasks share whose model gives labels: the loss of training, and what a validation tells."""
+"""What the validations of several tasks tell: sums of objectives as means, and what models that give labels share."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,8 +16,8 @@ def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:
     smoothing = settings.training.smoothing
 
     def loss(model: Any, batch: Any) -> Objective:
-        told: Objective = model.loss(batch, smoothing)
-        return told
+        objective: Objective = model.loss(batch, smoothing)
+        return objective
 
     return loss
 
@@ -33,17 +33,20 @@ def metrics_of(held_out: Batches) -> Callable[[Any], dict[str, float]]:
     return metrics
 
 
-def per_label(told: Iterable[Objective]) -> dict[str, float]:
+def mean_loss(objectives: Iterable[Objective]) -> float:
+    """The mean of what was counted, over all objectives together; 0 if nothing was."""
+    each = list(objectives)
+    return sum(float(one.total) for one in each) / max(1, sum(int(one.count) for one in each))
+
+
+def per_label(objectives: Iterable[Objective]) -> dict[str, float]:
     """Accuracy and loss a label.
 
     Raises:
         DataError: nothing is held out: a loss of 0 would make whatever weights the best.
     """
-    each = list(told)
+    each = list(objectives)
     count = sum(int(one.count) for one in each)
     if not count:
         raise DataError("nothing that has an answer is held out to validate on; hold out more, or give more data")
-    return {
-        "accuracy": sum(int(one.correct) for one in each) / count,
-        "loss": sum(float(one.total) for one in each) / count,
-    }
+    return {"accuracy": sum(int(one.correct) for one in each) / count, "loss": mean_loss(each)}
