@@ -5,9 +5,9 @@ import pytest
 from regard.data.algorithms.problem import read_rows
 from regard.data.classification.labelled import Labelled, labels_of
 from regard.data.pairs.pharaoh import parse_pharaoh
-from regard.data.reading.babi import Line, Story
+from regard.data.reading.babi import Story, StoryLine
 from regard.data.reading.questions import questions_of
-from regard.data.reading.story_batches import Vocabulary
+from regard.data.reading.story_batches import StoryVocabulary
 from regard.data.tagging.conllu import TaggedSentence
 from regard.data.text.units import normalize
 from regard.errors import DataError, a_few, cut, nearest, quoted
@@ -89,8 +89,8 @@ def test_thousands_of_unknown_tags_are_a_short_message():
         lambda: parse_pharaoh(LONG, first=0),
         lambda: labels_of([Labelled("a", LONG, "it")]),
         lambda: numbered([Labelled("a", LONG, "it")], ["b"]),
-        lambda: Vocabulary((), ("b",)).number(LONG, "it"),
-        lambda: questions_of(Story((Line("A went."), Line("Where is A?", True, LONG)), "it")),
+        lambda: StoryVocabulary((), ("b",)).number(LONG, "it"),
+        lambda: questions_of(Story((StoryLine("A went."), StoryLine("Where is A?", True, LONG)), "it")),
     ],
 )
 def test_a_long_text_is_cut_in_an_error(read):

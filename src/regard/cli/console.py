@@ -143,6 +143,11 @@ class Pace:
         self.start = self.told = time.monotonic()
 
     def __call__(self, done: int) -> None:
+        """Say how far the work is, but not more often than every ten seconds.
+
+        Args:
+            done: how many are done.
+        """
         now = time.monotonic()
         if now - self.told < _BETWEEN:
             return

@@ -22,10 +22,14 @@ class Noted(Protocol):
     """An answer to a line; `note` says what was done to the line that could not be read as it is, or is None."""
 
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """The number of the line, from 1."""
+        ...
 
     @property
-    def note(self) -> str | None: ...
+    def note(self) -> str | None:
+        """What was done to it, or None."""
+        ...
 
 
 Told = TypeVar("Told", bound=Noted)

@@ -30,7 +30,7 @@ KINDS = ["none", "learned", "sinusoidal", "shaw", "t5", "alibi", "rotary"]
 
 def test_a_copy_that_hears_is_told_the_row_before():
     copy = problem(CopySettings(bits=2, heard=True))
-    item = copy.question("10 01 11")
+    item = copy.read("10 01 11")
     assert item.question.tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]
     assert item.answer_steps.tolist() == [3, 4, 5] and item.answer.tolist() == [[1, 0], [0, 1], [1, 1]]
     assert copy.rows(item) == ["10", "01", "11", "?", "10", "01"]

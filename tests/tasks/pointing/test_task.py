@@ -15,10 +15,11 @@ from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
 from regard.tasks.core.task import Nothing
+from regard.tasks.pointing.evaluation import measured
 from regard.tasks.pointing.learning import from_answers, tour_lengths
 from regard.tasks.pointing.predictor import Pointed, PointingPredictor
 from regard.tasks.pointing.settings import PointingSettings
-from regard.tasks.pointing.task import TASK, measured
+from regard.tasks.pointing.task import TASK
 from regard.tasks.pointing.view import answers_view, plane, pointing_view
 from regard.views.view import Plane
 

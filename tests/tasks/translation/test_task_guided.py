@@ -61,7 +61,7 @@ def test_a_short_guided_training_aligns_better_than_one_that_is_not(corpus):
 
 def test_without_a_weight_nothing_is_built_and_the_loss_is_the_plain_one_bit_for_bit(corpus):
     plain = prepare_corpus(settings(), None, print)
-    assert plain.batches.links is None and plain.held_out.links is None
+    assert plain.batches.links is None and plain.held_out.batches.links is None
     model = TASK.model(settings(), plain)
     batch, guided = plain.batches.load([0, 1, 2]), corpus.batches.load([0, 1, 2])
     assert torch.equal(TASK.loss(settings())(model, batch).total, model(batch, 0.0).total)

@@ -1,38 +1,27 @@
 """The task of algorithms: bits in, what the algorithm makes of them out, and how long sequences may grow."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from regard.data.algorithms.problem import problem
 from regard.data.algorithms.sequences import SequenceBatch, Sequences
-from regard.errors import ConfigError, TooLong
+from regard.errors import ConfigError
 from regard.layers.objective import Objective, bits_objective
-from regard.metrics.bits import BitErrors
+from regard.tasks.algorithms.data import Drawn, draw_sequences
+from regard.tasks.algorithms.evaluation import evaluate
 from regard.tasks.algorithms.predictor import AlgorithmsPredictor, bit_errors
-from regard.tasks.algorithms.settings import SIXFOLD, TWICE, AlgorithmSettings, TestedSequences
+from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.view import memory_view
-from regard.tasks.core.config import branch, check
+from regard.tasks.core.config import branch
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
-from regard.tasks.core.task import Nothing, Prepared, Task
+from regard.tasks.core.task import Task
 from regard.views.view import View
 
 _MONITORS: dict[str, Better] = {"loss": "min", "wrong_bits": "min", "exact": "max"}
-
-
-Drawn = Prepared[Nothing, SequenceBatch, list[SequenceBatch]]
-"""The sequences of a run: those of training and those held out, both of the lengths of training."""
-
-
-def _data(settings: AlgorithmSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
-    made = problem(settings.data)
-    held_out = Sequences(made, settings.data, settings.seed, "validation").held_out(settings.data.validation)
-    return Prepared(Nothing(), Sequences(made, settings.data, settings.seed, "training"), held_out)
 
 
 def _loss(settings: AlgorithmSettings) -> Callable[[nn.Module, SequenceBatch], Objective]:
@@ -54,43 +43,6 @@ def _metrics(settings: AlgorithmSettings, drawn: Drawn) -> Callable[[Any], dict[
         return {"loss": loss, "wrong_bits": errors.mean, "exact": errors.exact}
 
     return metrics
-
-
-def _evaluate(solver: AlgorithmsPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
-    tested, data = check(TestedSequences, test), solver.settings.data
-    longer = [TWICE * data.longest, SIXFOLD * data.longest] if tested.lengths is None else tested.lengths
-    trained = solver.errors(solver.held_out(tested.sequences, tested.seed))
-    rows = {f"{data.shortest}–{data.longest}": _row(trained, tested.sequences)}
-    measures, stopped = {"wrong_bits": trained.mean, "exact": trained.exact}, ""
-    for length in longer:
-        try:
-            errors = solver.errors(solver.held_out(tested.sequences, tested.seed, length))
-        except TooLong as error:  # which is what there is to be told of that length
-            stopped = stopped or f"{length}: {error}"
-            rows[str(length)] = _row(None, tested.sequences)
-            continue
-        rows[str(length)] = _row(errors, tested.sequences)
-        for name, times in (("twice", TWICE), ("sixfold", SIXFOLD)):
-            if length == times * data.longest:
-                measures[f"wrong_bits_{name}"] = errors.mean
-                measures[f"median_{name}"], measures[f"exact_{name}"] = errors.median, errors.exact
-    return Evaluation(
-        items=tested.sequences * sum(row["exact"] is not None for row in rows.values()),
-        unit="sequences",
-        measures=measures,
-        baselines={"chance": trained.chance},
-        baselined="wrong_bits",
-        by="length",
-        lengths=[{"length": name, **row} for name, row in rows.items()],
-        notes=[f"nothing longer could be read. Length {stopped}"] if stopped else [],
-        stopped=stopped,
-    )
-
-
-def _row(errors: BitErrors | None, sequences: int) -> dict[str, float | None]:
-    """One length of the table; None where the model cannot read so much."""
-    measured = {name: getattr(errors, name, None) for name in ("mean", "median", "accuracy", "exact", "chance")}
-    return {"sequences": sequences, "wrong_bits": measured.pop("mean"), **measured}
 
 
 def _view(
@@ -130,14 +82,14 @@ def _problems(tree: dict[str, Any]) -> list[str]:
 
 TASK = Task(
     settings=AlgorithmSettings,
-    data=_data,
+    data=draw_sequences,
     build=AlgorithmsPredictor.build,
     loss=_loss,
     metrics=_metrics,
     load=AlgorithmsPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=_evaluate,
+    evaluate=evaluate,
     examples=_examples,
     monitors=_MONITORS,
 )

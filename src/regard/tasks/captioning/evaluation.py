@@ -2,15 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from regard.data.images.batches import CaptionBatch, object_words
 from regard.data.images.captioned import Box, CaptionedImage, ImageSource
+from regard.data.images.settings import CaptionedFolder, EmojiScenes, GlyphScenes
 from regard.metrics.text import Measured, bleu
 from regard.models.captioning.captioner import IMAGE
 from regard.tasks.captioning.predictor import CaptioningPredictor
+from regard.tasks.captioning.settings import TestedCaptions
+from regard.tasks.core.config import check
+from regard.tasks.core.evaluation import Evaluation
 
 _TOGETHER = 100
 
@@ -132,3 +138,40 @@ def _look(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks:
             if word.step < longest:
                 boxes = [named.box for named in one.named]
                 looks.add(rows[word.step], boxes, word.object, captioner.settings.data.size)
+
+
+def measures_of(judged: Judged) -> dict[str, float]:
+    """What captions and looks are worth, by name."""
+    return {"exact": judged.exact, **(judged.looks.measures() if judged.looks else {})}
+
+
+def evaluate(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+    """What captions and looks are worth; of synthetic scenes also where a pair is shown that no training scene had."""
+    tested, data = check(TestedCaptions, test), captioner.settings.data
+    made = not isinstance(data, CaptionedFolder) and data.held_out > 0
+    judged = judge(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
+    measures, signatures = measures_of(judged), {}
+    rows = [_row("seen in training" if made else "all", judged)]
+    if made:
+        unseen = judge(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
+        measures["exact_unseen"] = unseen.exact
+        rows.append(_row("never seen", unseen))
+    if not isinstance(data, EmojiScenes | GlyphScenes):
+        scored = judged.bleu()
+        measures["bleu"], signatures["bleu"] = scored.value, scored.signature
+    if judged.looks:
+        rows.append(
+            {"pairs": "a cell at random", "pictures": len(judged.said), "exact": None, **judged.looks.chances()}
+        )
+    return Evaluation(
+        items=len(judged.said),
+        unit="pictures",
+        measures=measures,
+        signatures=signatures,
+        by="pairs",
+        lengths=rows,
+    )
+
+
+def _row(name: str, judged: Judged) -> dict[str, Any]:
+    return {"pairs": name, "pictures": len(judged.said), **measures_of(judged)}

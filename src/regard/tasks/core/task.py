@@ -44,7 +44,7 @@ Result = TypeVar("Result", bound=Evaluation)
 
 @runtime_checkable
 class BatchesOf(Protocol[Batch_co]):
-    """What training reads, see `training.place.Batches`, and of which kind the batches are."""
+    """What training reads, see `training.state.Batches`, and of which kind the batches are."""
 
     def plan(self, epoch: int) -> Sequence[list[int]]:
         """The epoch's batches in order, each a list of item numbers."""

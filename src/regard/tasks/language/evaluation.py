@@ -1,16 +1,25 @@
 """How well a language model tells a whole text, each piece from all those before it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.language.settings import DEFAULT_SEGMENT
+from regard.data.language.settings import DEFAULT_SEGMENT, TestedText
 from regard.data.language.stream import TokenStream, evaluation_segments
-from regard.errors import TooLong
+from regard.data.language.streams import read_other, read_streams
+from regard.errors import ConfigError, TooLong
 from regard.layers.objective import IGNORED
+from regard.metrics.perplexity import perplexity
 from regard.models.text.language_models import Model
+from regard.models.transformer.language import TransformerLanguageModel
+from regard.tasks.core.config import check
+from regard.tasks.core.evaluation import Evaluation
+from regard.tasks.language.data import description
+from regard.tasks.language.predictor import LanguagePredictor
+from regard.tasks.language.received import received
 from regard.tasks.language.settings import LanguageSettings
 
 
@@ -102,3 +111,87 @@ def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
     nats = -logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1).double()
     correct = (logits.argmax(-1) == wanted) & kept
     return torch.stack([torch.where(kept, nats, 0.0).sum(0), correct.sum(0).double(), kept.sum(0).double()])
+
+
+_PLACES = (1, 9, 65, 257)
+"""Places in a stretch, from 1, at which the next row of the table begins."""
+
+
+def measures_of(told: Told) -> dict[str, float]:
+    """Perplexity, accuracy and loss (nats), each a token."""
+    return {
+        "perplexity": perplexity(told.nats, told.pieces),
+        "accuracy": told.correct / told.pieces,
+        "loss": told.nats / told.pieces,
+    }
+
+
+def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+    """Read a text, or the part that the run held out, and tell every token of it; see `told_by`.
+
+    Args:
+        writer: of the run.
+        run: its folder.
+        test: values of `TestedText`; {} for what the run held out.
+
+    Raises:
+        ConfigError: nothing was held out to test on, or the model or the text does not fit what is asked.
+    """
+    tested, data = check(TestedText, test), writer.settings.data
+    if tested.text is not None:
+        stream = read_other(data, tested.text, writer.tokenizer)
+    else:
+        stream = read_streams(data, writer.tokenizer, _silent, (tested.part,))[1][tested.part]
+        if not len(stream):
+            raise ConfigError(
+                "the run held no text out to test on (data.test_share is 0); name one, or part=validation"
+            )
+    stretch = stretch_of(writer.settings, tested.stretch)
+    told = told_by(writer.model, stream, writer.settings, stretch)
+    shares = _received(writer, stream, stretch, tested.received) if tested.received and not told.stopped else None
+    rows: list[dict[str, Any]] = []
+    places = (1, *tested.edges) if tested.edges else _PLACES
+    for first, after in zip(places, (*places[1:], None), strict=True):
+        last = None if after is None else after - 1
+        some = told.of(first - 1, last)
+        if some.pieces:
+            row = {"place": _places(first, after), "pieces": some.pieces, **measures_of(some)}
+            rows.append(row if shares is None else {**row, "received": float(shares[first - 1 : last].mean())})
+    stopped = f"{sum(1 for *_, pieces in told.each if pieces) + 1}: {told.stopped}" if told.stopped else ""
+    case = ", lower case" if writer.tokenizer.lower else ""
+    what = "each document from its beginning, " if data.documents == "apart" else ""
+    return Evaluation(
+        items=told.pieces,
+        unit="pieces",
+        measures=measures_of(told) if not told.stopped else {},  # of the whole text, or of none of it
+        signatures={
+            "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; "
+            f"{description(stream)}, each told as <unk>; {what}every piece told once, in stretches of {stretch:,} "
+            "from a fresh state"
+        },
+        by="place",
+        lengths=rows,
+        notes=[f"nothing further could be read. Place {stopped}"] if stopped else [],
+        stopped=stopped,
+    )
+
+
+def _received(writer: LanguagePredictor, stream: TokenStream, stretch: int, texts: int) -> Tensor:
+    """The weight that each place of the first stretches receives from the last ones."""
+    model, whole = writer.model, len(stream) // stretch
+    if not isinstance(model, TransformerLanguageModel):
+        raise ConfigError("received: it is told of a Transformer, which looks at all places; leave it out")
+    if whole == 0:
+        raise ConfigError(f"received: the text has {len(stream)} pieces, less than one stretch of {stretch}")
+    ids = torch.from_numpy(stream.ids[: min(texts, whole) * stretch].astype("int64")).view(-1, stretch)
+    return received(model, ids.to(next(model.parameters()).device), min(writer.settings.data.window, stretch)).cpu()
+
+
+def _silent(message: str) -> None:
+    pass
+
+
+def _places(first: int, after: int | None) -> str:
+    if after is None:
+        return f"{first}+"
+    return str(first) if after == first + 1 else f"{first}–{after - 1}"

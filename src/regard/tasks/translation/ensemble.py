@@ -35,6 +35,7 @@ class EnsembleModel:
         return tuple(model.encode(source, lengths) for model in self.models)
 
     def eval(self) -> "EnsembleModel":
+        """Put all members into eval mode."""
         for model in self.models:
             model.eval()
         return self

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from regard.data.chance import Chance
 from regard.data.pairs.pairs import Link, Pair
+from regard.data.translation.corpus import read_corpus
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError
 from regard.metrics.alignment import alignment_error_rate
@@ -20,7 +22,7 @@ from regard.tasks.core.runs import config_of
 from regard.tasks.translation.data import held_apart, language_of
 from regard.tasks.translation.outputs import Translation
 from regard.tasks.translation.predictor import Reading, TranslationPredictor
-from regard.tasks.translation.settings import TranslationSettings
+from regard.tasks.translation.settings import TestedPairs, TranslationSettings
 
 EDGES = (8, 11, 14, 18)
 """Source lengths in words at which the next bucket begins."""
@@ -194,3 +196,28 @@ class _Linked:
     def error(self, links: list[frozenset[Link]], places: Sequence[int]) -> float:
         """The alignment error rate of these links, over some of the pairs."""
         return alignment_error_rate(*([side[at] for at in places] for side in (links, self.sure, self.possible)))
+
+
+def evaluate_run(
+    translator: TranslationPredictor,
+    run: Path,
+    test: dict[str, Any],
+    *,
+    search: SearchSettings | None = None,
+    batch: int = 64,
+) -> TranslationEvaluation:
+    """Translate the pairs of a test, or those that the run held out; see `evaluate`.
+
+    Args:
+        translator: of the run, or several as one.
+        run: its folder.
+        test: values of `TestedPairs`; {} for what the run held out.
+        search: in place of the run's own.
+        batch: sentences computed together; never changes a result.
+
+    Raises:
+        DataError: there are no pairs.
+    """
+    tested = check(TestedPairs, test)
+    pairs = read_corpus(tested) if tested.given else held_out(run)
+    return evaluate(translator, pairs, search, batch, tested.edges, tested.shuffled)

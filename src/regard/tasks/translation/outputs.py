@@ -83,22 +83,27 @@ class Translation:
 
     @property
     def text(self) -> str:
+        """Of the best output."""
         return self.outputs[0].text
 
     @property
     def score(self) -> float:
+        """What the best output is ranked by."""
         return self.outputs[0].score
 
     @property
     def finished(self) -> bool:
+        """Whether the best output ended by itself."""
         return self.outputs[0].finished
 
     @property
     def pieces(self) -> list[str]:
+        """The tokens of the best output, the end mark last if it came."""
         return self.outputs[0].pieces
 
     @property
     def alignment(self) -> Tensor | None:
+        """The weights of the best output; None where the model does not attend."""
         return self.outputs[0].alignment
 
 

@@ -1,7 +1,6 @@
 """The task of translation: pairs of sentences in, a translator out, of some kind, which shows where it looks."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from torch import nn
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import scores
 from regard.data.translation.batches import TextBatch, TextBatches
-from regard.data.translation.corpus import read_corpus
 from regard.data.translation.settings import ORIGINS
 from regard.decoding.settings import SearchSettings
 from regard.errors import ConfigError, nearest
@@ -21,15 +19,15 @@ from regard.models.seq2seq.guided import Guidable, guidance_of, guided_objective
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.models.seq2seq.translator_settings import TranslatorSettings
 from regard.models.seq2seq.translators import build_translator
-from regard.tasks.core.config import branch, check
+from regard.tasks.core.config import branch
 from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
 from regard.tasks.core.task import Task, missing_data
 from regard.tasks.translation.alignment_view import Units, alignment_view
 from regard.tasks.translation.data import Corpus, language_of, prepare_corpus
-from regard.tasks.translation.evaluation import TranslationEvaluation, evaluate, held_out
+from regard.tasks.translation.evaluation import TranslationEvaluation, evaluate_run
 from regard.tasks.translation.predictor import TranslationPredictor
-from regard.tasks.translation.settings import TestedPairs, TranslationSettings
+from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.view import heads_of_translation, steps_of_translation
 from regard.views.view import View
 from regard.vocabulary import SPECIALS
@@ -151,19 +149,6 @@ def _view(
     return translator.view(text, target=target, search=search, units=units, language=language, posterior=posterior)
 
 
-def _evaluate(
-    translator: TranslationPredictor,
-    run: Path,
-    test: dict[str, Any],
-    *,
-    search: SearchSettings | None = None,
-    batch: int = 64,
-) -> TranslationEvaluation:
-    tested = check(TestedPairs, test)
-    pairs = read_corpus(tested) if tested.given else held_out(run)
-    return evaluate(translator, pairs, search, batch, tested.edges, tested.shuffled)
-
-
 def _examples(translator: TranslationPredictor, evaluation: TranslationEvaluation) -> View | None:
     """The alignments of a few test sentences that fit a terminal."""
     some = [one for one in evaluation.translations if one.alignment is not None and 4 <= len(one.source_words) <= 12]
@@ -179,7 +164,7 @@ TASK = Task(
     load=TranslationPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=_evaluate,
+    evaluate=evaluate_run,
     examples=_examples,
     monitors=_MONITORS,
 )

@@ -36,6 +36,7 @@ class Reread(NamedTuple):
 
     @property
     def source_pieces(self) -> list[str]:
+        """The tokens of the source, the end mark last."""
         return [*self.source.pieces, SPECIALS[END]]
 
 

@@ -60,7 +60,9 @@ class Weighted(Protocol):
     """Whatever has weights, as `Attended`."""
 
     @property
-    def weights(self) -> Tensor: ...
+    def weights(self) -> Tensor:
+        """`(batch, heads, queries, keys)`, or without the heads."""
+        ...
 
 
 class Heads(NamedTuple):

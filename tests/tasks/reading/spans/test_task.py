@@ -11,10 +11,12 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
+from regard.tasks.core.task import find_task
 from regard.tasks.reading.settings import ReadingSettings
 from regard.tasks.reading.spans import predictor as span_answerer
 from regard.tasks.reading.spans.data import prepare
-from regard.tasks.reading.spans.task import TASK, evaluate
+from regard.tasks.reading.spans.evaluation import evaluate
+from regard.tasks.reading.spans.task import TASK
 
 MODEL = {"kind": "span", "width": 12, "heads": 3, "least": 1, "affix": 1, "longest": 4}
 TRAINING = {"steps": 2, "validate_every": 2, "warmup_steps": 0}
@@ -209,5 +211,6 @@ def test_the_picture_shows_sentences_words_and_the_question(answerer):
     ],
 )
 def test_settings_that_cannot_be_are_refused(file, change, told):
+    tree = {**of(file), **change}
     with pytest.raises(ConfigError, match=told):
-        check(ReadingSettings, {**of(file), **change}, TASK.faults)
+        check(ReadingSettings, tree, find_task(tree).faults)

@@ -18,8 +18,9 @@ from regard.tasks.core.config import check
 from regard.tasks.core.fit import fit
 from regard.tasks.core.load import load
 from regard.tasks.reading.settings import ReadingSettings
+from regard.tasks.reading.stories.evaluation import evaluate
 from regard.tasks.reading.stories.predictor import StoriesPredictor, _left, story_of
-from regard.tasks.reading.stories.task import TASK, evaluate
+from regard.tasks.reading.stories.task import TASK
 from regard.tasks.reading.stories.view import reading_view
 
 SETTINGS = {
@@ -182,8 +183,10 @@ def test_a_machine_that_waits_for_a_mark_reads_no_stories():
 def test_what_no_training_told_is_said_once_for_all_stories_k13():
     answerer, _ = untrained({"kind": "lstm"})
     stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
-    stories = [one._replace(lines=tuple(line._replace(answer="garden" if line.asks else None) for line in one.lines))
-               for one in stories]  # fmt: skip
+    stories = [
+        one._replace(lines=tuple(line._replace(answer="garden" if line.is_question else None) for line in one.lines))
+        for one in stories
+    ]
     assert evaluate(answerer, stories).notes == ["the model has never read 'mars', 'venus'"]
 
 
