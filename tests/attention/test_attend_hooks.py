@@ -6,6 +6,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.modules.heads import AttentionContext, SelfHeads
+from regard.attention.parts.mask_kinds import Sizes
 from regard.kernels.autograd.hooks import RecordingHook, is_hooked, is_unmodified, weights_of
 
 WIDTH = 7
@@ -159,7 +160,7 @@ def test_other_parts_of_heads_count_from_the_next_call(change, size, gradient):
         change(heads)
         assert not heads.fused
         query, keys = heads.project(x, None)
-        keep = masks.causal().draw(masks.Sizes(3, 4, size, size), x.device)
+        keep = masks.causal().draw(Sizes(3, 4, size, size), x.device)
         ready = heads.score.prepare(keys.key)
         weights = heads.normalizer(heads.score(query, ready), keep)
         expected = heads.output((weights @ keys.value).transpose(1, 2).flatten(2))

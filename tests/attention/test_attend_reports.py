@@ -15,6 +15,7 @@ from regard.attention.modules.local import LocalAttention
 from regard.attention.modules.multihead import MultiHeadAttention
 from regard.attention.modules.pooling import LearnedQueries
 from regard.attention.parts.functional import unit
+from regard.attention.parts.mask_kinds import Sizes
 from regard.attention.parts.normalize import Gumbel, Softmax
 from regard.attention.parts.refocus import gaussian_window, interpolate, sharpen, shift
 from regard.attention.parts.score import Cosine
@@ -292,7 +293,7 @@ def test_linear_sums_stay_wide_under_autocast():
 def test_an_edge_key_is_judged_by_the_center_not_by_the_number_of_keys():
     """Key 8 is 2.005 from 10.005: outside, among ten keys or a hundred thousand."""
     for keys in (13, 100_000):
-        drawn = masks.around(torch.tensor([[10.005]]), 2.0).draw(masks.Sizes(1, 1, 1, keys), torch.device("cpu"))
+        drawn = masks.around(torch.tensor([[10.005]]), 2.0).draw(Sizes(1, 1, 1, keys), torch.device("cpu"))
         assert drawn[0, 0, 0].nonzero().flatten().tolist() == [9, 10, 11, 12]
 
 

@@ -11,6 +11,7 @@ import regard
 from regard import masks
 from regard.attention.modules.linear import LinearState, linear_step
 from regard.attention.modules.local import LocalAttention
+from regard.attention.parts.mask_kinds import Sizes
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
 
@@ -246,7 +247,7 @@ def test_a_dropped_read_under_a_mask_of_such_a_class():
     query, key, value = inputs()
     mask = HIDING["bools"]
     found = regard.attend(query, key, value, mask=mask(wrapped), dropout=0.5).context
-    seen = mask(lambda same: same).draw(masks.Sizes(2, 3, QUERIES, QUERIES), query.device).any(-1, keepdim=True)
+    seen = mask(lambda same: same).draw(Sizes(2, 3, QUERIES, QUERIES), query.device).any(-1, keepdim=True)
     assert unwrapped(found).isfinite().all() and not unwrapped(found).masked_fill(seen, 0.0).any()
 
 

@@ -6,6 +6,7 @@ import torch
 import regard
 from regard import masks
 from regard.attention.call import guard
+from regard.attention.parts.mask_kinds import Sizes
 from regard.attention.paths import run as running
 from regard.kernels.dot import dot
 from tests.native import needs_compiler
@@ -32,7 +33,7 @@ BAD = (torch.nan, torch.inf, -torch.inf, 1e200)
 
 
 def drawn(mask):
-    sizes = masks.Sizes(BATCH, HEADS, LENGTH, LENGTH)
+    sizes = Sizes(BATCH, HEADS, LENGTH, LENGTH)
     return mask.draw(sizes, torch.device("cpu")).expand(BATCH, HEADS, LENGTH, LENGTH)
 
 

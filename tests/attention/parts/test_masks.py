@@ -173,7 +173,7 @@ def test_ragged_items_look_at_themselves():
     drawn = masks.ragged([2, 0, 3]).draw(Sizes(3, 1, 3, 3), torch.device("cpu"))
     assert drawn[0, 0].tolist() == [[True, True, False], [True, True, False], [False, False, False]]
     assert not drawn[1].any() and drawn[2].all()
-    with pytest.raises(MaskError, match="look at themselves.*2 queries and 3 keys.*padding"):
+    with pytest.raises(MaskError, match="self-attention.*2 queries and 3 keys.*padding"):
         masks.ragged([2]).draw(Sizes(1, 1, 2, 3), torch.device("cpu"))
     with pytest.raises(MaskError, match="one number an item"):
         masks.ragged(torch.ones(2, 3, dtype=torch.long))

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard import explain, masks
 from regard.attention.call.mask_summary import summarize
-from regard.attention.parts.mask_kinds import Sizes
+from regard.attention.parts.mask_kinds import Sizes, as_mask
 from regard.kernels.dot import dot
 from regard.kernels.fallback import blocked as blocks, sdpa, windowed as windows
 from regard.kernels.fallback.blocked import blocked
@@ -237,10 +237,10 @@ def test_explain_names_the_way_of_large_calls():
     ),
 )
 def test_what_masks_come_to(mask, causal, lengths, hides):
-    known = summarize(masks.as_mask(mask), Sizes(BATCH, 1, LARGE, LARGE))
+    known = summarize(as_mask(mask), Sizes(BATCH, 1, LARGE, LARGE))
     assert (known.causal, known.lengths, known.mask is not None) == (causal, lengths, hides)
     if hides:
-        drawn = masks.as_mask(mask).draw(Sizes(BATCH, 1, LARGE, LARGE), torch.device("cpu"))
+        drawn = as_mask(mask).draw(Sizes(BATCH, 1, LARGE, LARGE), torch.device("cpu"))
         assert torch.equal(
             *torch.broadcast_tensors(known.mask.draw(Sizes(BATCH, 1, LARGE, LARGE), drawn.device), drawn)
         )
