@@ -11,6 +11,7 @@ from regard.attention.parts.score import score
 from regard.errors import ConfigError, MaskError, ShapeError
 from regard.kernels.fallback import query_chunks
 from tests.batched import batches_are_singles
+from tests.rounding import likely
 
 QUERY, KEY = 5, 7
 
@@ -114,8 +115,10 @@ def test_batches_of_gradients_are_those_one_by_one(kind, name, dtype):
     compare = score(name, query_dim=QUERY, key_dim=KEY, **({"hidden_dim": 3} if name == "additive" else {}))
     attention = LocalAttention(compare, radius=2.5, kind=kind, query_dim=QUERY).to(dtype)
     context = attention(query, key, value, lengths=lengths).context
-    batches_are_singles(context, [*given, *attention.parameters()], within=torch.finfo(dtype).eps * 64)
-    batches_are_singles(attention(query.detach(), key, value, lengths=lengths).context, (key, value), within=0.0)
+    # Torch makes queries and keys of their vectors, and adds up what comes back to the weights from 3 items' positions.
+    within = likely(QUERY + KEY + 3 * max(query.shape[1], key.shape[1]), dtype)
+    batches_are_singles(context, [*given, *attention.parameters()], within=within)
+    batches_are_singles(attention(query.detach(), key, value, lengths=lengths).context, (key, value), within=within)
 
 
 @pytest.mark.parametrize("kind", ["monotonic", "predictive"])
