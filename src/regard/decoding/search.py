@@ -200,7 +200,7 @@ def _check(
     if settings.coverage_penalty and lengths is None:
         wrong.append("coverage_penalty needs source_lengths, so that padding does not count")
     if end in forbidden:
-        wrong.append(f"the end mark {end} is among the forbidden ids: nothing could ever end")
+        wrong.append(f"EOS (id {end}) is among the forbidden ids: nothing could ever end")
     if isinstance(begin, Tensor) and (begin.dim() != 2 or begin.shape[1] == 0):
         wrong.append(f"begin has shape {tuple(begin.shape)}: expected (batch, n) with n ≥ 1 tokens of prompt")
     if any(cap < 0 for cap in caps or ()):

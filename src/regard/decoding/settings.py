@@ -58,7 +58,7 @@ class SearchSettings(BaseModel):
             wrong.append(f"n_best {self.n_best} is more than beam {self.beam}: raise beam or lower n_best")
         if self.max_length is not None and 0 < self.max_length <= self.min_length:
             wrong.append(
-                f"min_length {self.min_length} leaves no room for the end mark within max_length {self.max_length}: "
+                f"min_length {self.min_length} leaves no room for EOS within max_length {self.max_length}: "
                 f"it must be below max_length"
             )
         if not self.sample:

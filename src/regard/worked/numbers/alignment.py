@@ -1,4 +1,4 @@
-"""Where a decoder looks: W4 (three words, padded), W7 (a pointer that sorts), W8 (a signal over a distance)."""
+"""What a decoder attends to: W4 (three words, padded), W7 (a pointer that sorts), W8 (a signal over a distance)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _translation(given: dict[str, Any]) -> list[Step]:
     longer = [[*row, *[row[-1]] * (given["slots"] - present)] for row in table]
     far_forgotten = attend(*from_scores(longer), score="dot").weights[0]
     padding = masked[:, length:].sum().item()
-    looked = [source[position] for position in masked.argmax(-1).tolist()]
+    attended = [source[position] for position in masked.argmax(-1).tolist()]
     slots = [*source, *["·"] * (present - length)]
     return [
         Step(Text("scores", "打分"), "e", table, rows=target, columns=slots),
@@ -53,7 +53,7 @@ def _translation(given: dict[str, Any]) -> list[Step]:
         ),
         Step(
             Text("where each target word looks most", "每个目标词最关注的源词"),
-            ", ".join(f"{word} → {other}" for word, other in zip(target, looked, strict=True)),
+            ", ".join(f"{word} → {other}" for word, other in zip(target, attended, strict=True)),
             [position + 1 for position in masked.argmax(-1).tolist()],
             Claim(
                 Text("the matrix is not diagonal", "对齐矩阵不是对角的"),

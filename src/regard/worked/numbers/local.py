@@ -27,7 +27,7 @@ def _local_p(given: dict[str, Any]) -> list[Step]:
     flat = attend(query, key, score="dot", mask=window).weights[0, 0]
     soft = attend(query, key, score="dot", mask=window, refocus=focus.refocus).weights[0, 0]
     hard = attend(query, key, score="dot", mask=masks.around(focus.center, radius)).weights
-    # The place that is looked at, Σ s · weight: it follows p through the Gaussian alone.
+    # The expected position, Σ s · weight: it follows p through the Gaussian alone.
     focus.center.retain_grad()
     (soft * torch.arange(length)).sum().backward()
     slope = focus.center.grad

@@ -1,4 +1,4 @@
-"""Scores and what becomes of them: W1 (two heads), W2 (a pronoun looks back), W6 (dot product), W13 (bilinear)."""
+"""Scores: W1 (two heads), W2 (a pronoun and its antecedent), W6 (dot product), W13 (bilinear)."""
 
 from typing import Any
 
