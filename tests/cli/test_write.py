@@ -9,7 +9,7 @@ import torch
 from regard.data.language.stream import TokenStream
 from regard.errors import DataError
 from regard.tasks.core.load import load
-from regard.tasks.language.evaluation import read_through, stretch_of
+from regard.tasks.language.evaluation import evaluate_segments, segment_length
 
 RHYME = ["one two three", "four five six", "", "seven eight nine"]
 TINY = [
@@ -78,11 +78,11 @@ def test_the_state_is_carried_over_windows(trained):
     """K5: cut into windows of any size, a text is told with the same probability."""
     writer = load(trained)
     stream = TokenStream.of(RHYME * 5, writer.tokenizer)
-    stretch = stretch_of(writer.settings)
+    stretch = segment_length(writer.settings)
     assert stretch == 1024
-    whole = read_through(writer.model, stream, stretch=stretch, window=1000)
+    whole = evaluate_segments(writer.model, stream, stretch=stretch, window=1000)
     for window in (1, 7):
-        told = read_through(writer.model, stream, stretch=stretch, window=window)
+        told = evaluate_segments(writer.model, stream, stretch=stretch, window=window)
         assert told.nats == pytest.approx(whole.nats, abs=1e-3)
 
 

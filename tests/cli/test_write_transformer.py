@@ -8,7 +8,7 @@ import torch
 
 from regard.data.language.streams import read_streams
 from regard.tasks.core.load import load
-from regard.tasks.language.evaluation import read_through
+from regard.tasks.language.evaluation import evaluate_segments
 from regard.vocabulary import BEGIN, END
 
 TINY = [
@@ -88,7 +88,7 @@ def test_each_document_is_told_from_its_beginning(regard, poet):
     assert told["measures"]["loss"] == pytest.approx(nats / len(stream), abs=1e-5)
     assert told["measures"]["perplexity"] == pytest.approx(math.exp(nats / len(stream)), rel=1e-4)
     assert "each document from its beginning" in told["signatures"]["perplexity"]
-    small = read_through(writer.model, stream, stretch=16, window=3, apart=True)
+    small = evaluate_segments(writer.model, stream, stretch=16, window=3, apart=True)
     assert small.nats == pytest.approx(nats, abs=1e-3)
 
 

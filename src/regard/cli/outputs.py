@@ -32,10 +32,10 @@ class Noted(Protocol):
         ...
 
 
-Told = TypeVar("Told", bound=Noted)
+Answer = TypeVar("Answer", bound=Noted)
 
 
-def one_a_line(answers: Iterable[Told], written: Callable[[Told], str]) -> None:
+def one_a_line(answers: Iterable[Answer], written: Callable[[Answer], str]) -> None:
     """One line out for each answer as it comes, and a warning for each note.
 
     Raises:

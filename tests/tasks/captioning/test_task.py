@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from regard.data.images.json_file import read_json
 from regard.data.images.sources import image_source
 from regard.errors import ConfigError, DataError, RunError
-from regard.tasks.captioning.evaluation import Judged, Looks, centred, judge, overlapped
+from regard.tasks.captioning.evaluation import Judged, PointingGame, centred, judge, overlapped
 from regard.tasks.captioning.predictor import END_WORD, CaptioningPredictor
 from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.captioning.task import TASK
@@ -63,7 +63,7 @@ def test_cells_over_a_box_by_hand() -> None:
 
 
 def test_looks_are_counted_beside_a_cell_at_random() -> None:
-    looks = Looks()
+    looks = PointingGame()
     one, other = (0.0, 0.0, 4.0, 4.0), (4.0, 0.0, 8.0, 2.0)
     weights = np.zeros((4, 4))
     weights[1, 1] = 1

@@ -19,7 +19,7 @@ from regard.tasks.core.task import Nothing
 from regard.tasks.experiments.studies import Study, find, find_all
 from regard.tasks.experiments.study import Outcome
 from regard.tasks.experiments.study_table import lengths_view, markdown, table, to_json
-from regard.tasks.language.evaluation import read_through
+from regard.tasks.language.evaluation import evaluate_segments
 from regard.tasks.language.received import received
 from regard.tasks.language.task import TASK as LANGUAGE
 from regard.tasks.translation.task import TASK as TRANSLATION
@@ -69,13 +69,13 @@ def model(position: str, **options) -> TransformerLanguageModel:
 
 def test_a_text_is_read_up_to_the_last_position_that_is_known():
     stream = TokenStream(np.arange(23) % 9 + 4, 0)
-    told = read_through(model("learned"), stream, stretch=11, window=5)
+    told = evaluate_segments(model("learned"), stream, stretch=11, window=5)
     assert [pieces for *_, pieces in told.each] == [3] + [2] * 4 + [0] * 6  # of stretches 11, 11 and 1 long
     assert "positions 0 to 4" in told.stopped
     # The last part of a stretch, one piece, would have room again, at a place that is not its own.
-    told = read_through(model("learned"), stream, stretch=9, window=4)
+    told = evaluate_segments(model("learned"), stream, stretch=9, window=4)
     assert [pieces for *_, pieces in told.each] == [3] * 4 + [0] * 5
-    whole = read_through(model("alibi"), stream, stretch=11, window=5)
+    whole = evaluate_segments(model("alibi"), stream, stretch=11, window=5)
     assert whole.pieces == 23 and whole.stopped == ""
 
 

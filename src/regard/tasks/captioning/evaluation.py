@@ -22,21 +22,21 @@ _TOGETHER = 100
 
 
 @dataclass
-class Looks:
-    """Of the words that name objects: how often the cell of most weight lay where, and what chance would have given.
+class PointingGame:
+    """The pointing game: of the words that name objects, how often the cell of most weight hit what.
 
     Attributes:
         words: how many there were.
-        looked: the cell overlaps the named object's box.
-        elsewhere: it overlaps that of another object and not the named one's.
-        centre: the cell's centre lies in the named object's box.
+        object_hits: the cell overlaps the named object's box (the measure `looked`).
+        other_hits: it overlaps that of another object and not the named one's (`looked_elsewhere`).
+        centre_hits: the cell's centre lies in the named object's box (`centre`).
         by_chance: the same three, of a cell drawn at random.
     """
 
     words: int = 0
-    looked: float = 0.0
-    elsewhere: float = 0.0
-    centre: float = 0.0
+    object_hits: float = 0.0
+    other_hits: float = 0.0
+    centre_hits: float = 0.0
     by_chance: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def add(self, weights: np.ndarray, boxes: Sequence[Box], named: int, size: int) -> None:
@@ -46,9 +46,9 @@ class Looks:
         places = (overlaps[named], others & ~overlaps[named], centred(weights.shape, boxes[named], size))
         at = np.unravel_index(weights.argmax(), weights.shape)
         self.words += 1
-        self.looked += bool(places[0][at])
-        self.elsewhere += bool(places[1][at])
-        self.centre += bool(places[2][at])
+        self.object_hits += bool(places[0][at])
+        self.other_hits += bool(places[1][at])
+        self.centre_hits += bool(places[2][at])
         first, second, third = (
             before + float(place.mean()) for before, place in zip(self.by_chance, places, strict=True)
         )
@@ -57,9 +57,9 @@ class Looks:
     def measures(self) -> dict[str, float]:
         """The three shares."""
         return {
-            "looked": self.looked / self.words,
-            "looked_elsewhere": self.elsewhere / self.words,
-            "centre": self.centre / self.words,
+            "looked": self.object_hits / self.words,
+            "looked_elsewhere": self.other_hits / self.words,
+            "centre": self.centre_hits / self.words,
         }
 
     def chances(self) -> dict[str, float]:
@@ -96,7 +96,7 @@ class Judged:
 
     said: list[str]
     right: list[tuple[str, ...]]
-    looks: Looks | None
+    looks: PointingGame | None
 
     @property
     def exact(self) -> float:
@@ -114,17 +114,17 @@ def judge(captioner: CaptioningPredictor, pictures: ImageSource, beam: int = 1) 
     """Caption all pictures of a source and see where the model looks for the words that name objects."""
     said: list[str] = []
     right: list[tuple[str, ...]] = []
-    looks = Looks()
+    looks = PointingGame()
     for start in range(0, len(pictures), _TOGETHER):
         chunk = [pictures[number] for number in range(start, min(start + _TOGETHER, len(pictures)))]
         said += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
         right += [one.captions for one in chunk]
-        _look(captioner, [one for one in chunk if one.named], looks)
+        _play(captioner, [one for one in chunk if one.named], looks)
     return Judged(said, right, looks if looks.words else None)
 
 
 @torch.no_grad()
-def _look(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks: Looks) -> None:
+def _play(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks: PointingGame) -> None:
     if not pictures:
         return
     model, longest = captioner.model.eval(), captioner.settings.captions.longest

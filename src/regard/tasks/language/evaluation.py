@@ -24,7 +24,7 @@ from regard.tasks.language.settings import LanguageSettings
 
 
 @dataclass
-class Told:
+class TokenSums:
     """Sums over pieces.
 
     Attributes:
@@ -41,14 +41,14 @@ class Told:
     each: list[tuple[float, int, int]] = field(default_factory=list)
     stopped: str = ""
 
-    def of(self, first: int, last: int | None) -> "Told":
+    def of(self, first: int, last: int | None) -> "TokenSums":
         """The sums over some places of the stretches."""
         some = self.each[first:last]
         nats, correct, pieces = (sum(column) for column in zip(*some, strict=True)) if some else (0.0, 0, 0)
-        return Told(nats, int(correct), int(pieces), some)
+        return TokenSums(nats, int(correct), int(pieces), some)
 
 
-def stretch_of(settings: LanguageSettings, chosen: int | None = None) -> int:
+def segment_length(settings: LanguageSettings, chosen: int | None = None) -> int:
     """Pieces that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
 
     It has seen no place beyond its window; a recurrent model carries its state as far as one likes.
@@ -57,19 +57,23 @@ def stretch_of(settings: LanguageSettings, chosen: int | None = None) -> int:
     return trained if chosen is None else chosen
 
 
-def told_by(model: Model, stream: TokenStream, settings: LanguageSettings, stretch: int | None = None) -> Told:
-    """How well a model in eval mode tells a text, read as the settings of its run say; see `read_through`."""
-    return read_through(
+def evaluate_stream(
+    model: Model, stream: TokenStream, settings: LanguageSettings, stretch: int | None = None
+) -> TokenSums:
+    """How well a model in eval mode tells a text, read as the settings of its run say; see `evaluate_segments`."""
+    return evaluate_segments(
         model,
         stream,
-        stretch=stretch_of(settings) if stretch is None else stretch,
+        stretch=segment_length(settings) if stretch is None else stretch,
         window=settings.data.window,
         apart=settings.data.documents == "apart",
     )
 
 
 @torch.no_grad()
-def read_through(model: Model, stream: TokenStream, *, stretch: int, window: int, apart: bool = False) -> Told:
+def evaluate_segments(
+    model: Model, stream: TokenStream, *, stretch: int, window: int, apart: bool = False
+) -> TokenSums:
     """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
 
     The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
@@ -100,8 +104,8 @@ def read_through(model: Model, stream: TokenStream, *, stretch: int, window: int
             continue
         sums[:, part.start : part.start + wanted.shape[1]] += _sums(logits, wanted).cpu()
     each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
-    whole = Told(each=each).of(0, None)
-    return Told(whole.nats, whole.correct, whole.pieces, each, stopped)
+    whole = TokenSums(each=each).of(0, None)
+    return TokenSums(whole.nats, whole.correct, whole.pieces, each, stopped)
 
 
 def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
@@ -117,7 +121,7 @@ _PLACES = (1, 9, 65, 257)
 """Places in a stretch, from 1, at which the next row of the table begins."""
 
 
-def measures_of(told: Told) -> dict[str, float]:
+def measures_of(told: TokenSums) -> dict[str, float]:
     """Perplexity, accuracy and loss (nats), each a token."""
     return {
         "perplexity": perplexity(told.nats, told.pieces),
@@ -127,7 +131,7 @@ def measures_of(told: Told) -> dict[str, float]:
 
 
 def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
-    """Read a text, or the part that the run held out, and tell every token of it; see `told_by`.
+    """Read a text, or the part that the run held out, and tell every token of it; see `evaluate_stream`.
 
     Args:
         writer: of the run.
@@ -146,8 +150,8 @@ def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Eval
             raise ConfigError(
                 "the run held no text out to test on (data.test_share is 0); name one, or part=validation"
             )
-    stretch = stretch_of(writer.settings, tested.stretch)
-    told = told_by(writer.model, stream, writer.settings, stretch)
+    stretch = segment_length(writer.settings, tested.stretch)
+    told = evaluate_stream(writer.model, stream, writer.settings, stretch)
     shares = _received(writer, stream, stretch, tested.received) if tested.received and not told.stopped else None
     rows: list[dict[str, Any]] = []
     places = (1, *tested.edges) if tested.edges else _PLACES

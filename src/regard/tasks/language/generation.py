@@ -15,7 +15,7 @@ _ROUND = 1 << 32
 """Added to a text's number for each time that it is read anew, so that its draws go on and do not repeat."""
 
 
-def go_on(
+def continue_texts(
     model: Model,
     texts: Sequence[Sequence[int]],
     *,

@@ -15,7 +15,7 @@ from regard.models.text.language_models import Model, build_language_model
 from regard.tasks.core.config import check
 from regard.tasks.core.notes import unknown_words
 from regard.tasks.core.predictor import Predictor
-from regard.tasks.language.generation import go_on
+from regard.tasks.language.generation import continue_texts
 from regard.tasks.language.settings import LanguageSettings
 from regard.tasks.language.view import steps_view, text_view
 from regard.views.view import View
@@ -83,7 +83,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         if count < 1 or (count > 1 and not how.get("sample", True)):
             raise ConfigError(f"{count} texts: without a draw there is one, the likeliest; with draws at least one")
         given = [self._prompt(prompt) for prompt in several(prompts) for _ in range(count)]
-        written = self._go_on([ids for ids, _ in given], **how)
+        written = self._continue([ids for ids, _ in given], **how)
         texts = [self._text([*ids, *more], spelt) for (ids, spelt), more in zip(given, written, strict=True)]
         return [texts[at : at + count] for at in range(0, len(texts), count)]
 
@@ -99,7 +99,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             DataError: nothing is written, or more than the model sees at once.
         """
         ids, spellings = self._prompt(prompt)
-        [written] = self._go_on([ids], **how)
+        [written] = self._continue([ids], **how)
         whole = [self._opening, *ids, *written]
         reach = self._reach if how.get("reach") is None else how["reach"]
         if reach is not None and len(whole) - 1 > reach:
@@ -110,7 +110,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         notes, labels = unknown_words(spellings, language), self._labels(whole, spellings)
         return steps_view(self.model, whole, labels, len(written), self._spell, notes=notes, language=language)
 
-    def _go_on(
+    def _continue(
         self,
         prompts: Sequence[Sequence[int]],
         *,
@@ -140,7 +140,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         # A text without documents goes on across its lines, to the length that was asked for.
         end = END if one_line else BEGIN if borders(self.settings.data) else None
         self.model.eval()
-        return go_on(
+        return continue_texts(
             self.model,
             [[self._opening, *ids] for ids in prompts],
             end=end,

@@ -18,7 +18,7 @@ from regard.models.text.language_models import Model
 from regard.tasks.core.settings import Better
 from regard.tasks.core.task import Task, missing_data
 from regard.tasks.language.data import Text, prepare_text
-from regard.tasks.language.evaluation import evaluate, measures_of, told_by
+from regard.tasks.language.evaluation import evaluate, evaluate_stream, measures_of
 from regard.tasks.language.predictor import LanguagePredictor
 from regard.tasks.language.settings import LanguageSettings
 from regard.views.view import View
@@ -41,7 +41,7 @@ def _loss(settings: LanguageSettings) -> Callable[[nn.Module, WindowBatch], Obje
 
 def _metrics(settings: LanguageSettings, text: Text) -> Callable[[Model], dict[str, float]]:
     def metrics(model: Model) -> dict[str, float]:
-        return measures_of(told_by(model, text.held_out, settings))
+        return measures_of(evaluate_stream(model, text.held_out, settings))
 
     return metrics
 
