@@ -98,6 +98,20 @@ def test_every_room_has_its_place_on_the_page():
     assert rooms == {name for name in allowed() if name not in {"recipes", "studies"}}
 
 
+def drawn() -> list[str]:
+    """The folders of the page's tree, such as `kernels/dot/amx`, in its order."""
+    found, above = [], []
+    for before, name in re.findall(r"^((?:[│ ]   )*)[├└]── (\w+)/", PAGE, re.MULTILINE):
+        above = [*above[: len(before) // 4], name]
+        found.append("/".join(above))
+    return found
+
+
+def test_the_page_draws_every_folder_once():
+    folders = [str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE]
+    assert sorted(drawn()) == sorted({*folders, "recipes", "studies"})
+
+
 def test_arrows_go_down_and_never_sideways():
     place = {name: depth for depth, tier in enumerate(tiers()) for name in tier}
     bottom = len(tiers()) - 1

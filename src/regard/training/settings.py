@@ -32,7 +32,7 @@ class TrainingSettings(BaseModel):
     minutes: float | None = Field(
         default=None,
         gt=0,
-        description="End after this much time in training, validation included; a resumed run continues to count. "
+        description="End after this much time in training, validation included; a resumed run continues the count. "
         "How many updates fit depends on the machine, so such a run is not the same bit for bit elsewhere.",
     )
 

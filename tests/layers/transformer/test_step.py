@@ -181,10 +181,10 @@ class Parallel(nn.Module):
         self.attention_norm, self.feed_forward_norm = like.attention_norm, like.feed_forward_norm
         self.order, self.dropout = "pre", like.dropout
 
-    def forward(self, x, shared, memory=None, memory_shared=None, remember=None):
+    def forward(self, x, attention_context, memory=None, cross_attention_context=None, remember=None):
         read = self.attention_norm(x)
-        query, keys = self.attention.project(read, shared.rotation)
-        looked = self.attention(query, keys if remember is None else remember(keys), shared)
+        query, keys = self.attention.project(read, attention_context.rotation)
+        looked = self.attention(query, keys if remember is None else remember(keys), attention_context)
         return x + looked.context + self.feed_forward(read), looked, None
 
 

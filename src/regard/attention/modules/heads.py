@@ -2,7 +2,7 @@
 
 `MultiHeadAttention` is for anyone: it takes any inputs, checks them all, and makes masks and positions at each call. A
 stack calls its attentions with inputs that it made itself, so these take them ready: queries, keys and values of one
-product, and a `AttentionContext` that says for all layers alike which keys each query may attend to.
+product, and an `AttentionContext` that says for all layers alike which keys each query may attend to.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Keys(NamedTuple):
     """Keys and values, `(batch, key_heads, keys, width)`: a pytree of tensors, batch first.
 
     Attributes:
-        key: turned by their positions where positions turn.
+        key: rotated by their positions where positions rotate.
         value: as many.
     """
 
@@ -42,7 +42,9 @@ class Keys(NamedTuple):
 
 
 class AttentionContext:
-    """Which keys each query may attend to, for all layers of a stack.
+    """Which keys each query may attend to, for all layers of a stack: mask, bias and rotation of a call.
+
+    It is what attention is given, and no context vector, which is what attention gives (`Attended.context`).
 
     Args:
         keep: True where the key may be attended to; None if each query attends to all keys, or to those up to itself.
@@ -152,10 +154,10 @@ class Heads(nn.Module):
         return type(score) is ScaledDot and is_softmax(parts.get("normalizer")) and not is_hooked(score)
 
     def forward(
-        self, query: Float[Tensor, "batch heads queries width"], keys: Keys, shared: AttentionContext
+        self, query: Float[Tensor, "batch heads queries width"], keys: Keys, attention_context: AttentionContext
     ) -> Attended:
         """Attend and project back: `context` `(batch, queries, dim)`, the weights of each head on access."""
-        attended = self._attend(query, keys, shared)
+        attended = self._attend(query, keys, attention_context)
         assert attended.context is not None
         return attended.with_context(self.output(attended.context.transpose(1, 2).flatten(2)))
 
@@ -164,7 +166,7 @@ class Heads(nn.Module):
         context: Float[Tensor, "batch queries dim"],
         query: Tensor,
         keys: Callable[[], Keys],
-        shared: AttentionContext,
+        attention_context: AttentionContext,
     ) -> Attended:
         """What was computed elsewhere, with the weights that `attend` makes of the same queries and keys on access.
 
@@ -172,48 +174,52 @@ class Heads(nn.Module):
             context: after the projection back.
             query: `(batch, heads, queries, width)`.
             keys: gives the keys and values.
-            shared: which keys each query could attend to.
+            attention_context: which keys each query could attend to.
         """
-        return Attended(context, source=self._source(lambda: self._by_attend(query, keys(), shared)))
+        return Attended(context, source=self._source(lambda: self._by_attend(query, keys(), attention_context)))
 
-    def _attend(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Attended:
+    def _attend(self, query: Tensor, keys: Keys, attention_context: AttentionContext) -> Attended:
         dropout = self.dropout if self.training else 0.0
         if dropout or not self.fused or 0 in keys.key.shape or torch.compiler.is_compiling() or transformed():
-            return self._by_attend(query, keys, shared, dropout, torch.compiler.is_compiling())
-        context = self._by_native_loop(query, keys, shared)
+            return self._by_attend(query, keys, attention_context, dropout, torch.compiler.is_compiling())
+        context = self._by_native_loop(query, keys, attention_context)
         if context is None:
-            context = self._fused(query, keys, shared)
-        return Attended(context, source=self._source(lambda: self._by_attend(query, keys, shared)))
+            context = self._fused(query, keys, attention_context)
+        return Attended(context, source=self._source(lambda: self._by_attend(query, keys, attention_context)))
 
-    def _by_native_loop(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor | None:
+    def _by_native_loop(self, query: Tensor, keys: Keys, attention_context: AttentionContext) -> Tensor | None:
         """By the native loop, where it takes the call and is faster."""
         sizes = query.shape[0], self.heads, query.shape[2], keys.key.shape[2]
         if not dot.is_worthwhile(sizes, 0.0) or not dot.serves(query, keys.key, keys.value):
             return None
-        others = [one for one in (keys.key, keys.value, shared.bias, shared.keep) if one is not None]
+        others = [
+            one for one in (keys.key, keys.value, attention_context.bias, attention_context.keep) if one is not None
+        ]
         if not all(is_plain_tensor(one) and one.device == query.device for one in others):
             return None
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
-        visible = dot.Visible(shared.causal and shared.keep is None, 0, None, None, shared.keep)
-        return dot.attention(query, *keys, visible=visible, bias=shared.bias, scale=scale, dropout=0.0)
+        visible = dot.Visible(
+            attention_context.causal and attention_context.keep is None, 0, None, None, attention_context.keep
+        )
+        return dot.attention(query, *keys, visible=visible, bias=attention_context.bias, scale=scale, dropout=0.0)
 
-    def _fused(self, query: Tensor, keys: Keys, shared: AttentionContext) -> Tensor:
+    def _fused(self, query: Tensor, keys: Keys, attention_context: AttentionContext) -> Tensor:
         context = F.scaled_dot_product_attention(
             query,
             keys.key,
             keys.value,
-            attn_mask=shared.additive_mask(query.dtype),
-            is_causal=shared.causal and shared.bias is None,
+            attn_mask=attention_context.additive_mask(query.dtype),
+            is_causal=attention_context.causal and attention_context.bias is None,
             scale=self.score.scale,
             enable_gqa=self.heads != self.key_heads,
         )
-        return context if shared.has_keys is None else torch.where(shared.has_keys, context, 0.0)
+        return context if attention_context.has_keys is None else torch.where(attention_context.has_keys, context, 0.0)
 
     def _by_attend(
         self,
         query: Tensor,
         keys: Keys,
-        shared: AttentionContext,
+        attention_context: AttentionContext,
         dropout: float = 0.0,
         weights: bool = False,
     ) -> Attended:
@@ -221,10 +227,10 @@ class Heads(nn.Module):
             query,
             keys.key,
             keys.value,
-            score=self._bound(shared),
+            score=self._bound(attention_context),
             normalizer=self.normalizer,
-            mask=shared.mask(),
-            bias=shared.bias,
+            mask=attention_context.mask(),
+            bias=attention_context.bias,
             dropout=dropout,
             weights=weights,
         )
@@ -237,13 +243,13 @@ class Heads(nn.Module):
             statistics=lambda top: recompute().statistics(top),
         )
 
-    def _bound(self, shared: AttentionContext) -> Any:
+    def _bound(self, attention_context: AttentionContext) -> Any:
         score = self.score
         if getattr(score, "kind", None) != "score":
             return score
-        if shared.positions is None:
+        if attention_context.positions is None:
             raise ConfigError("this score knows positions, and none are known here: leave it to self-attention")
-        of_query, of_key = shared.positions
+        of_query, of_key = attention_context.positions
         return score.bind(query_positions=of_query, key_positions=of_key)
 
     def extra_repr(self) -> str:
@@ -264,30 +270,34 @@ class SelfHeads(Heads):
         """Queries, and keys with their values, of the same positions."""
         return self._parts(self.inputs(x), rotation)
 
-    def self_attend(self, x: Float[Tensor, "batch positions dim"], shared: AttentionContext) -> Attended:
+    def self_attend(self, x: Float[Tensor, "batch positions dim"], attention_context: AttentionContext) -> Attended:
         """What `project` and a call of the module give, where the positions attend to each other alone."""
         attended: Attended
         if type(self).project is not SelfHeads.project or "project" in vars(self):
-            attended = self(*self.project(x, shared.rotation), shared)
+            attended = self(*self.project(x, attention_context.rotation), attention_context)
             return attended
         projected = self.inputs(x)
-        causal = self._in_one_loop(projected, shared)
+        causal = self._in_one_loop(projected, attention_context)
         if causal is None:
-            attended = self(*self._parts(projected, shared.rotation), shared)
+            attended = self(*self._parts(projected, attention_context.rotation), attention_context)
             return attended
         scale = self.width**-0.5 if self.score.scale is None else self.score.scale
         context = self_attention.attention(projected, self.heads, self.key_heads, causal=causal, scale=scale)
-        source = self._source(lambda: self._by_attend(*self._parts(projected, None), shared))
+        source = self._source(lambda: self._by_attend(*self._parts(projected, None), attention_context))
         return Attended(self.output(context), source=source)
 
-    def _in_one_loop(self, projected: Tensor, shared: AttentionContext) -> bool | None:
+    def _in_one_loop(self, projected: Tensor, attention_context: AttentionContext) -> bool | None:
         """Whether it is causal, if the native loop can read the projection as it lies; else None."""
         if not self.fused or type(self) is not SelfHeads or (self.training and self.dropout):
             return None
-        if shared.keep is not None or shared.bias is not None or shared.rotation is not None:
+        if (
+            attention_context.keep is not None
+            or attention_context.bias is not None
+            or attention_context.rotation is not None
+        ):
             return None
         served = self_attention.serves(projected, self.heads, self.key_heads, self.width)
-        return shared.causal if served and not is_hooked(self, recording=True) else None
+        return attention_context.causal if served and not is_hooked(self, recording=True) else None
 
     def _parts(self, projected: Tensor, rotation: Rotation | None) -> tuple[Tensor, Keys]:
         projected = projected.unflatten(-1, (-1, self.width)).transpose(1, 2)

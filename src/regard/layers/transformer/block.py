@@ -57,18 +57,18 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch positions dim"],
-        shared: AttentionContext,
+        attention_context: AttentionContext,
         memory: Keys | None = None,
-        memory_shared: AttentionContext | None = None,
+        cross_attention_context: AttentionContext | None = None,
         remember: Callable[[Keys], Keys] | None = None,
     ) -> tuple[Float[Tensor, "batch positions dim"], Attended, Attended | None]:
         """One layer's step.
 
         Args:
             x: a vector a position.
-            shared: mask, bias and rotation of the self-attention.
+            attention_context: mask, bias and rotation of the self-attention.
             memory: keys and values of the layer's cross-attention.
-            memory_shared: their mask.
+            cross_attention_context: their mask.
             remember: keys and values of these positions to those of all that were read.
 
         Returns:
@@ -80,14 +80,14 @@ class Block(nn.Module):
         else:
             inputs = x
         if remember is None:
-            attended = self.attention.self_attend(inputs, shared)
+            attended = self.attention.self_attend(inputs, attention_context)
         else:
-            query, keys = self.attention.project(inputs, shared.rotation)
-            attended = self.attention(query, remember(keys), shared)
+            query, keys = self.attention.project(inputs, attention_context.rotation)
+            attended = self.attention(query, remember(keys), attention_context)
         x, inputs = self._added(x, attended.context, self.attention_norm, self.across_norm)
         cross = None
         if self.across is not None:
-            cross = self.across(self.across.project_query(inputs), memory, memory_shared)
+            cross = self.across(self.across.project_query(inputs), memory, cross_attention_context)
             x, inputs = self._added(x, cross.context, self.across_norm, None)
         added = self.dropout(self.feed_forward(inputs))
         return x + added if before else sum_and_norm(self.feed_forward_norm, x, added)[1], attended, cross

@@ -60,7 +60,7 @@ class TokenPositions:
         """The positions of those that are new."""
         return self.key_positions[:, self.key_positions.shape[1] - self.queries :]
 
-    def shared(self, causal: bool, window: int | None, position: Any, scored: bool) -> AttentionContext:
+    def attention_context(self, causal: bool, window: int | None, position: Any, scored: bool) -> AttentionContext:
         """Mask, bias and rotation of this call, for all layers."""
         keys = self.key_positions.shape[1]
         kind = getattr(position, "kind", None)

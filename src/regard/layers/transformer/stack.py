@@ -146,18 +146,18 @@ class Stack(nn.Module):
         if self.position is not None and self.position.kind == "add":
             x = self.position.add(x, positions.query_positions)
         x = self.dropout(x)
-        shared = positions.shared(self.causal, self.window, self.position, self._scored)
-        cross_shared = (
+        attention_context = positions.attention_context(self.causal, self.window, self.position, self._scored)
+        cross_attention_context = (
             None if memory is None else AttentionContext(None if memory.keep is None else memory.keep[:, None, None])
         )
         growth = None if cache is None else cache.grow(x.shape[1])
         attended: dict[str, Attended] = {}
         for layer, block in enumerate(self._blocks()):
-            given = (None, None) if memory is None else (memory.keys[layer], cross_shared)
+            given = (None, None) if memory is None else (memory.keys[layer], cross_attention_context)
             if self.checkpointed and self.training and growth is None:
-                x = checkpoint(_only_output, block, x, shared, *given, use_reentrant=False)
+                x = checkpoint(_only_output, block, x, attention_context, *given, use_reentrant=False)
                 continue
-            x, attended[f"self {layer}"], cross = block(x, shared, *given, _adder(growth, layer))
+            x, attended[f"self {layer}"], cross = block(x, attention_context, *given, _adder(growth, layer))
             if cross is not None:
                 attended[f"cross {layer}"] = cross
         after = (
@@ -188,8 +188,8 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
     return len(stacks)
 
 
-def _only_output(block: Block, x: Tensor, shared: AttentionContext, *given: Any) -> Tensor:
-    output: Tensor = block(x, shared.fresh_copy(), *given)[0]
+def _only_output(block: Block, x: Tensor, attention_context: AttentionContext, *given: Any) -> Tensor:
+    output: Tensor = block(x, attention_context.fresh_copy(), *given)[0]
     return output
 
 

@@ -109,7 +109,7 @@ class Round(nn.Module):
         self,
         text: Float[Tensor, "batch words width"],
         lengths: Int[Tensor, " batch"],
-        shared: AttentionContext,
+        attention_context: AttentionContext,
         question: Float[Tensor, "batch question width"],
         question_mask: masks.Mask,
     ) -> Float[Tensor, "batch words width"]:
@@ -118,7 +118,7 @@ class Round(nn.Module):
         Args:
             text: the words' states.
             lengths: words of each text.
-            shared: the text's mask, for its self-attention.
+            attention_context: the text's mask, for its self-attention.
             question: the states of the question's words.
             question_mask: of these.
 
@@ -126,7 +126,7 @@ class Round(nn.Module):
             The words' states after the round.
         """
         found = self.ask(text, question, question, mask=question_mask).context
-        again = self.back(*self.back.project(text, None), shared).context
+        again = self.back(*self.back.project(text, None), attention_context).context
         joined = torch.cat([text, found, text * found, again], dim=-1)
         states: Tensor = self.read(self.dropout(joined), lengths).states
         return states
@@ -166,9 +166,9 @@ class SpanReader(nn.Module):
         words = self._embedded(batch.text) + self.shared(batch.in_question)
         text = self.first(self.dropout(words), batch.lengths).states
         real = torch.arange(text.shape[1], device=text.device) < batch.lengths[:, None]
-        shared = AttentionContext(keep=None if bool(real.all()) else real[:, None, None])
+        attention_context = AttentionContext(keep=None if bool(real.all()) else real[:, None, None])
         for one in self.rounds:
-            text = one(text, batch.lengths, shared, question, question_mask)
+            text = one(text, batch.lengths, attention_context, question, question_mask)
         places = torch.cat([self.nothing.expand(len(text), 1, -1), text], dim=1)
         state = self.pool(question, mask=question_mask).context
         may = torch.full((len(text), 1), self.may_be_nothing, device=text.device)

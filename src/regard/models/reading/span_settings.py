@@ -24,7 +24,7 @@ class SpanReaderSettings(BaseModel):
         default=0.0,
         ge=0,
         lt=1,
-        description="words that training replaces by unknown, known by beginnings, endings and shape alone",
+        description="share of words that training replaces with unknown; beginnings, endings and shape remain",
     )
     longest: int = Field(default=15, ge=1, description="words of an answer at most; no longer one can be pointed at")
     least: int = Field(default=2, ge=1, description="a feature of words that training has less often is not known")

@@ -24,7 +24,9 @@ class ClassifierFields(BaseModel):
     )
     queries: int = Field(default=1, ge=1, description="learned queries, for the pooling of that name")
     words_too: bool = Field(default=False, description="pool each word's own vector beside its state")
-    word_dropout: float = Field(default=0.0, ge=0, lt=1, description="words that training replaces by unknown")
+    word_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="share of words that training replaces with unknown"
+    )
     input_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the words' vectors")
     output_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the sentence's vector")
 

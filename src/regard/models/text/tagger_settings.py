@@ -10,7 +10,10 @@ class TaggerSettings(TransformerParts):
 
     layers: int = Field(default=2, ge=1, description="number of layers")
     word_dropout: float = Field(
-        default=0.2, ge=0, lt=1, description="words that training replaces by unknown, known by endings and shape alone"
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="share of words that training replaces with unknown; endings and shape remain",
     )
     input_dropout: float = Field(default=0.2, ge=0, lt=1, description="on the words' vectors")
     output_dropout: float = Field(default=0.2, ge=0, lt=1, description="on the states before the choice")

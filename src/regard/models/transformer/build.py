@@ -83,8 +83,9 @@ def _position(settings: TransformerParts, causal: bool) -> Any:
 def _initialize(stack: Stack, layers: int, settings: TransformerParts) -> None:
     """Linear layers from N(0, 0.02²) (Radford et al. 2018, section 4.1) or N(0, 1/inputs), biases 0.
 
-    In pre-norm stacks what is added to the residual stream is divided by √(number of additions) at first (Radford et
-    al. 2019, section 2.3), so that the stream does not grow with the depth.
+    In pre-norm stacks what is added to the residual stream is divided by √(2 · layers) at first, so that the stream
+    does not grow with the depth: by √(number of residual layers) (Radford et al. 2019, section 2.3), two a block. A
+    block with cross-attention adds three times, and its divisor is the same.
     """
     for module in stack.modules():
         if isinstance(module, nn.Linear):
