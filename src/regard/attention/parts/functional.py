@@ -147,7 +147,7 @@ def located_pairs(
     features: Float[Tensor, "*#lead #queries keys hidden"],
     vector: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "*lead queries keys"]:
-    """`vᵀ tanh(a + b + f)`: what a position hears, f, is part of the key, of all queries' or of each one's own."""
+    """`vᵀ tanh(a + b + f)`: the location features, f, are part of the key, of all queries' or of each one's own."""
     if features.shape[-3] == 1:
         return additive_pairs(query, wide(key) + features.squeeze(-3), vector)
     return additive_pairs(query.unsqueeze(-2), wide(key).unsqueeze(-3) + features, vector).squeeze(-2)
@@ -159,7 +159,7 @@ def location_features(
     filters: Float[Tensor, "channels 1 width"],
     feature_weight: Float[Tensor, "hidden channels"],
 ) -> Float[Tensor, "batch *rest keys hidden"]:
-    """`T (F ∗ previous)`: what a position hears of the earlier weights around it.
+    """`T (F ∗ previous)`: the location features of each position, from the earlier weights around it.
 
     Args:
         previous: the earlier weights, (batch, keys) for all queries or (*rows, keys).
@@ -198,7 +198,7 @@ def feed_forward(
     bias: Float[Tensor, " positions"],
     keys: int,
 ) -> Float[Tensor, "*lead queries {keys}"]:
-    """One linear layer over the query [input; state] (the tutorial variant): fixed positions, no look at the keys."""
+    """One linear layer over the query [input; state] (the tutorial variant): fixed positions, no use of the keys."""
     return _positions_of(F.linear(query, weight, bias), keys)
 
 

@@ -74,7 +74,7 @@ struct Block {
         return true;
     }
 
-    // (score + bias) · scale, −inf where the mask hides or there is no key any more; rows are kBlock long.
+    // (score + bias) · scale, −inf where the key is masked out or there is no key any more; rows are kBlock long.
     void scores(const T* x, T* to) const {
         (sides.exponential ? pairs::scores<T, true> : pairs::scores<T, false>)(
             rows, count, sizes.wide, x, sides.y + begin * sizes.wide, given.v, total, to, kBlock);

@@ -62,9 +62,9 @@ def attention(
         key: b, projected; the number of its heads divides that of the queries'.
         vector: v.
         value: value vectors.
-        keep: True where a query may see a key.
+        keep: True where a query may attend to a key.
         bias: added to the scores.
-        causal: no query sees a key behind its own place; as many queries as keys.
+        causal: no query attends to a key after its own position; as many queries as keys.
         dropout: the rate at which weights are dropped; the others grow by as much.
         scale: 1 / temperature; it multiplies the scores and the bias.
         prepared: the keys were made ready for many calls, see `additive.additive_scores`.

@@ -30,7 +30,7 @@ def evaluate(solver: AlgorithmsPredictor, run: Path, test: dict[str, Any]) -> Ev
     for length in longer:
         try:
             errors = solver.errors(solver.held_out(tested.sequences, tested.seed, length))
-        except TooLong as error:  # which is what there is to be told of that length
+        except TooLong as error:  # which is all that is to be said of that length
             stopped = stopped or f"{length}: {error}"
             rows[str(length)] = _row(None, tested.sequences)
             continue

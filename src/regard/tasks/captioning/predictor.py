@@ -40,7 +40,7 @@ class Caption:
 
     Attributes:
         text: the caption.
-        words: its words, and the end mark where it ended by itself.
+        words: its words, and EOS where it ended by itself.
         weights: where it looked before each of them, `(words, rows, columns)`; each look's sum is 1.
         probability: of the whole caption, as the model finds it.
     """

@@ -1,4 +1,4 @@
-"""Labelled sentences as a run needs them: split, cut into pieces, batched; and what the run keeps of them."""
+"""Labelled sentences as a run needs them: divided, tokenized, batched; and what the run keeps of them."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A long output that grows piece by piece, appears when it is whole, and after a kill goes on where it was."""
+"""A long output that grows part by part, appears when it is whole, and after a kill goes on where it was."""
 
 import json
 import os

@@ -11,7 +11,7 @@ class Line(NamedTuple):
     Attributes:
         line: its number, from 1.
         text: as it was given.
-        ids: its tokens, without an end mark; cut to the model's limit.
+        ids: its tokens, without EOS; cut to the model's limit.
         pieces: their spelling.
         words: the word of each token.
         note: what was done to it, or None.
@@ -33,7 +33,7 @@ def read_line(tokenizer: Tokenizer, text: str, line: int, limit: int, *, end_mar
         text: of the line.
         line: its number, from 1.
         limit: tokens that the model reads.
-        end_mark: whether an end mark comes behind them and counts.
+        end_mark: whether EOS comes behind them and counts.
 
     Raises:
         DataError: the text is not valid Unicode.

@@ -1,4 +1,4 @@
-"""How well a language model tells a whole text, each piece from all those before it."""
+"""How well a language model predicts a whole text, each token from all those before it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +25,14 @@ from regard.tasks.language.settings import LanguageSettings
 
 @dataclass
 class TokenSums:
-    """Sums over pieces.
+    """Sums over tokens.
 
     Attributes:
         nats: −log p of each, summed.
-        correct: for how many of them the likeliest piece was the right one.
+        correct: for how many of them the likeliest token was the right one.
         pieces: how many.
-        each: the three by the place of a piece in its stretch, from 0.
-        stopped: why stretches could not be read to their end, if they could not.
+        each: the three by the position of a token in its segment, from 0.
+        stopped: why segments could not be read to their end, if they could not.
     """
 
     nats: float = 0.0
@@ -42,7 +42,7 @@ class TokenSums:
     stopped: str = ""
 
     def of(self, first: int, last: int | None) -> "TokenSums":
-        """The sums over some places of the stretches."""
+        """The sums over some positions of the segments."""
         some = self.each[first:last]
         nats, correct, pieces = (sum(column) for column in zip(*some, strict=True)) if some else (0.0, 0, 0)
         return TokenSums(nats, int(correct), int(pieces), some)
@@ -51,7 +51,7 @@ class TokenSums:
 def segment_length(settings: LanguageSettings, chosen: int | None = None) -> int:
     """Pieces that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
 
-    It has seen no place beyond its window; a recurrent model carries its state as far as one likes.
+    It was trained on no position beyond its window; a recurrent model carries its state as far as one likes.
     """
     trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_SEGMENT
     return trained if chosen is None else chosen
@@ -60,7 +60,7 @@ def segment_length(settings: LanguageSettings, chosen: int | None = None) -> int
 def evaluate_stream(
     model: Model, stream: TokenStream, settings: LanguageSettings, stretch: int | None = None
 ) -> TokenSums:
-    """How well a model in eval mode tells a text, read as the settings of its run say; see `evaluate_segments`."""
+    """How well a model in eval mode predicts a text, read as the settings of its run say; see `evaluate_segments`."""
     return evaluate_segments(
         model,
         stream,
@@ -74,7 +74,7 @@ def evaluate_stream(
 def evaluate_segments(
     model: Model, stream: TokenStream, *, stretch: int, window: int, apart: bool = False
 ) -> TokenSums:
-    """Read a text in stretches, each from a fresh state that is carried to its end; every piece is told once.
+    """Read a text in segments, each from a fresh state that is carried to its end; every token is predicted once.
 
     The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
     that knows so many positions and no more is read up to the last window that they hold; `stopped` says so, and the
@@ -83,9 +83,9 @@ def evaluate_segments(
     Args:
         model: in eval mode.
         stream: the text.
-        stretch: pieces that are read from one fresh state.
-        window: pieces of each stretch that are computed together.
-        apart: begin a stretch with each document.
+        stretch: tokens that are read from one fresh state.
+        window: tokens of each segment that are computed together.
+        apart: begin a segment with each document.
     """
     device = next(model.parameters()).device
     sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
@@ -109,7 +109,7 @@ def evaluate_segments(
 
 
 def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
-    """For each place −log p, right ones and pieces, summed over the stretches: `(3, places)`."""
+    """For each place −log p, right ones and tokens, summed over the segments: `(3, positions)`."""
     kept = wanted != IGNORED
     target = torch.where(kept, wanted, 0)
     nats = -logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1).double()
@@ -118,7 +118,7 @@ def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
 
 
 _PLACES = (1, 9, 65, 257)
-"""Places in a stretch, from 1, at which the next row of the table begins."""
+"""Positions in a segment, from 1, at which the next row of the table begins."""
 
 
 def measures_of(told: TokenSums) -> dict[str, float]:
@@ -181,7 +181,7 @@ def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Eval
 
 
 def _received(writer: LanguagePredictor, stream: TokenStream, stretch: int, texts: int) -> Tensor:
-    """The weight that each place of the first stretches receives from the last ones."""
+    """The weight that each position of the first segments receives from the last ones."""
     model, whole = writer.model, len(stream) // stretch
     if not isinstance(model, TransformerLanguageModel):
         raise ConfigError("received: it is told of a Transformer, which looks at all places; leave it out")

@@ -1,4 +1,4 @@
-"""Texts that grow: piece by piece, and past what a model sees at once."""
+"""Texts that grow: token by token, and past the context length of a model."""
 
 from collections.abc import Sequence
 
@@ -26,10 +26,10 @@ def continue_texts(
     padded: bool,
     ahead: int = 0,
 ) -> list[list[int]]:
-    """What follows each text, at most `settings.max_length` pieces of it, without the end mark.
+    """What follows each text, at most `settings.max_length` tokens of it, without EOS.
 
-    A model that sees `reach` pieces reads the last half of them anew where a text grows past it. Each text is cut by
-    its own length, so that none depends on the others.
+    A model that attends to `reach` tokens reads the last half of them anew where a text grows past it. Each text is
+    cut by its own length, so that none depends on the others.
 
     Args:
         model: in eval mode.
@@ -37,7 +37,7 @@ def continue_texts(
         end: the id that ends a text; None: only the length does.
         settings: of the search; `max_length` and the draws.
         forbidden: ids that are never written.
-        reach: pieces that the model may read from one fresh state; None: any number.
+        reach: tokens that the model may read from one fresh state; None: any number.
         padded: whether the model leaves padding out of account; then texts of all lengths are read together, with
             padding on their left. Otherwise those of one length are.
         ahead: ids guessed before the model is asked (`decoding.speculation`), each text by itself; 0: none.

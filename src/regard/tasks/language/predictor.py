@@ -70,12 +70,12 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         Args:
             prompts: of any lengths.
             count: texts to write of each.
-            how: `length` (100), the pieces to write, line ends counted, though a text whose documents have ends may be
-                over before; `sample` (True): draw each piece, otherwise take the likeliest; `temperature`, `top_k`,
+            how: `length` (100), the tokens to write, line ends counted, though a text whose documents have ends may be
+                over before; `sample` (True): draw each token, otherwise take the likeliest; `temperature`, `top_k`,
                 `top_p`, `seed`: of the draw, see `SearchSettings`; `one_line` (False): end with the line; `reach`:
-                pieces that a Transformer sees at most, as many as its training read unless given. Where a text grows
-                past it, the last half of them is read anew, and the writing goes on from there; `ahead` (0): with
-                sample=False, pieces that are guessed from the text's repetitions and checked at once.
+                tokens that a Transformer attends to at most, as many as its training read unless given. Where a text
+                grows past it, the last half of them is read anew, and the writing continues from there; `ahead` (0):
+                with sample=False, tokens that are guessed from the text's repetitions and checked at once.
 
         Raises:
             ConfigError: a number makes no sense, or several texts are asked for where nothing is drawn.
@@ -161,7 +161,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return self.settings.data.window if self.settings.model.kind == "transformer" else None
 
     def view(self, text: str, language: str = "en", heads: bool = False) -> View:
-        """What each piece of a text looked back at; the text is read from the beginning of a line, or of a document.
+        """What each token of a text looked back at; the text is read from the beginning of a line, or of a document.
 
         Raises:
             DataError: there is nothing to look at.
@@ -184,7 +184,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return _NEWLINE if number == END else self.tokenizer.token(number)
 
     def _labels(self, ids: Sequence[int], spellings: Sequence[str]) -> list[str]:
-        """The pieces as they are shown; those that are unknown as they were spelt."""
+        """The tokens as they are shown; those that are unknown as they were spelt."""
         unknown = iter(spellings)
         return [next(unknown, self._spell(one)) if one == UNKNOWN else self._spell(one) for one in ids]
 

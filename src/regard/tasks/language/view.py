@@ -28,11 +28,11 @@ def text_view(
     notes: Sequence[str],
     language: str,
 ) -> View:
-    """What each piece of a text looked back at, a table a layer; with `heads` a table for each head of it.
+    """What each token of a text looked back at, a table a layer; with `heads` a table for each head of it.
 
     Args:
         model: in eval mode.
-        ids: of the text, behind what is read before its first piece.
+        ids: of the text, behind what is read before its first token.
         labels: one for each of them.
         kind: of the model, for errors.
         heads: each head by itself.
@@ -70,7 +70,7 @@ def steps_view(
 
     Args:
         model: in eval mode.
-        ids: of the whole text, behind what is read before its first piece.
+        ids: of the whole text, behind what is read before its first token.
         labels: one for each of them.
         written: how many of the last ones the model wrote.
         spell: how an id is written.

@@ -53,7 +53,7 @@ def description(stream: torch.Tensor) -> str:
 
 
 def gaps(settings: MaskedSettings, asked: float, stream: torch.Tensor, vocabulary: int) -> list[MaskedBatch]:
-    """A whole text in windows, with every piece that is to be told hidden; the same gaps for the same text."""
+    """A whole text in windows, with every token that is to be predicted masked; the same gaps for the same text."""
     hidden = Masking(share=asked, masked=1.0, replaced=0.0)
     batches = MaskedBatches(stream, settings.data.window, settings.data.batch, hidden, vocabulary, _SEED)
     return batches.whole()

@@ -23,11 +23,11 @@ from regard.vocabulary import END, UNKNOWN
 
 
 def measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-    """The share of gaps where the likeliest piece is the right one, and −log of the right one's probability, a gap."""
+    """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, a gap."""
     device = next(model.parameters()).device
     told = [model(batch.to(device)) for batch in batches]
     if not any(int(one.count) for one in told):
-        raise DataError("the text is too short: nothing of it was hidden, so that there is nothing to tell")
+        raise DataError("the text is too short: nothing of it was masked, so that there is nothing to predict")
     return per_label(told)
 
 
@@ -83,7 +83,7 @@ def baselines(
 ) -> dict[str, float]:
     """How many of the same gaps are filled rightly by counts of the training text alone.
 
-    The trigram model sees the true two pieces on each side of a gap, also where these are hidden from the model and
+    The trigram model reads the true two tokens on each side of a gap, also where these are masked for the model and
     where they lie beyond its window; beyond the text's ends stand line ends.
 
     Args:

@@ -54,7 +54,7 @@ class Filled(NamedTuple):
         line: its number, from 1.
         text: as it was given.
         filled: the text with its gaps filled; as it was given, where it has none or could not be read.
-        gaps: of each gap the likeliest pieces, with their probabilities, the likeliest first.
+        gaps: of each gap the likeliest tokens, with their probabilities, the likeliest first.
         note: why nothing was filled, or None.
     """
 
@@ -126,7 +126,7 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
         for one, piece in _pairs(encoded.ids, encoded.tokens):
             hidden = hole in piece
             if hidden and self.tokenizer.kind == "bpe" and pieces[-1] == " ":
-                # A piece has the space before it in it, and so has what is hidden.
+                # A token begins with the space before it, and so does a masked one.
                 ids.pop()
                 pieces.pop()
             ids.append(self.model.mask if hidden else one)
@@ -141,7 +141,7 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
 
     @inference
     def view(self, text: str, language: str = "en") -> View:
-        """Where each layer and head looked from each piece; the notes say what fills the gaps.
+        """Where each layer and head looked from each token; the notes say what fills the gaps.
 
         Raises:
             DataError: the text is empty, or longer than the model's limit.

@@ -1,7 +1,7 @@
-"""The task of masked language: a text with gaps in, what is hidden in them out.
+"""The task of masked language: a text with gaps in, the masked tokens out.
 
-In training what is to be told is hidden in three ways, so that the model trusts no piece that it sees
-(`data.masked.settings.Masking`). In a validation or a test every such piece is read as [MASK].
+In training the tokens to predict are masked in three ways, so that the model trusts no token that it reads
+(`data.masked.settings.Masking`). In a validation or a test every such token is read as [MASK].
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def _problems(tree: dict[str, Any]) -> list[str]:
 
 
 def _view(filler: MaskedPredictor, text: str | None, *, language: str = "en", heads: bool = True) -> View:
-    # Of a Transformer encoder the heads are shown in any case: there is nothing else to see.
+    # Of a Transformer encoder the heads are shown in any case: there is nothing else to show.
     if text is None:
         raise ConfigError("say what to read: regard show RUN 'TEXT with [MASK]'")
     return filler.view(text, language)

@@ -25,10 +25,10 @@ class Alignment:
 
     Attributes:
         source, target: both texts.
-        source_pieces, target_pieces: of the weights, end marks included.
+        source_pieces, target_pieces: of the weights, EOS included.
         source_words, target_words: of the texts.
-        source_word_of, target_word_of: the word of each piece but the end mark.
-        weights: `(target pieces, source pieces)`.
+        source_word_of, target_word_of: the word of each token but EOS.
+        weights: `(target tokens, source tokens)`.
         notes: what was done to the texts.
     """
 
@@ -46,7 +46,7 @@ class Alignment:
     def matrix(self, units: Units = "pieces", title: str | None = None) -> Matrix:
         """The weights with their labels, and the two texts as a title unless another is given.
 
-        Between words they are summed over a source word's pieces and averaged over a target word's, and end marks are
+        Between words they are summed over a source word's tokens and averaged over a target word's, and EOS is
         left out.
 
         Raises:
@@ -82,7 +82,7 @@ class Alignment:
 
 
 def _padded(word_of: Sequence[int], pieces: int) -> list[int]:
-    """The end mark is of no word."""
+    """EOS belongs to no word."""
     return [*word_of, *[_NO_WORD] * (pieces - len(word_of))]
 
 

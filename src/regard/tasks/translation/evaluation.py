@@ -57,8 +57,8 @@ def evaluate(
 ) -> TranslationEvaluation:
     """Translate the sources and compare with the targets.
 
-    Perplexity is a piece (its end mark counted), of the given targets. Entropy is the mean over those pieces of the
-    entropy, in nats, of the weights over source pieces with which the model reads them. The alignment error rate is of
+    Perplexity is a token (EOS counted), of the given targets. Entropy is the mean over those tokens of the
+    entropy, in nats, of the weights over source tokens with which the model reads them. The alignment error rate is of
     the same weights, against the pairs' true links: a target word is linked to the source word that it received most
     from. Words are those that the pair's links count.
 

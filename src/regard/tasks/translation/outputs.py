@@ -1,4 +1,4 @@
-"""Translations as people use them: texts, pieces, words, and the links between words."""
+"""Translations as people use them: texts, tokens, words, and the links between words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class Output:
     """One hypothesis as text.
 
     Attributes:
-        text: unknown words are replaced by the source words that were looked at; no special piece shows in it.
+        text: unknown words are replaced by the source words that were looked at; no special token shows in it.
         score: what hypotheses are ranked by.
-        log_probability: the sum over its pieces and its end mark, in nats.
+        log_probability: the sum over its tokens and EOS, in nats.
         finished: whether it ended by itself; if not, it was cut off at its limit.
-        ids: of the target vocabulary, without the end mark.
-        pieces: their spelling, the end mark last if it came.
+        ids: of the target vocabulary, without EOS.
+        pieces: their spelling, EOS last if it came.
         words: of the text.
-        word_of: the word of each piece but the end mark.
-        source_word_of: the word of each source piece but its end mark.
-        alignment: `(pieces, source pieces and end mark)`, the weights; None where the model doesn't attend.
+        word_of: the word of each token but EOS.
+        source_word_of: the word of each source token but EOS.
+        alignment: `(tokens, source tokens and EOS)`, the weights; None where the model doesn't attend.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Translation:
     Attributes:
         line: its number, from 1.
         source: as it was given.
-        source_pieces: as the model read it, its end mark last; empty for an empty line.
+        source_pieces: as the model read it, EOS last; empty for an empty line.
         source_words: of the source.
         outputs: best first.
         note: what was done to the line, such as a cut; None if nothing.
@@ -98,7 +98,7 @@ class Translation:
 
     @property
     def pieces(self) -> list[str]:
-        """The tokens of the best output, the end mark last if it came."""
+        """The tokens of the best output, EOS last if it came."""
         return self.outputs[0].pieces
 
     @property
@@ -135,7 +135,7 @@ def output_of(
 
 
 def _words_of(ids: list[int], spellings: list[str], text: str, target: Tokenizer) -> list[int]:
-    """The word of each piece. The text read again nearly always gives the same pieces; else beginnings are counted."""
+    """The word of each token. The text read again nearly always gives the same tokens; else beginnings are counted."""
     again = target.encode(text)
     if again.ids == ids:
         return again.words

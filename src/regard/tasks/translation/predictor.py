@@ -34,8 +34,8 @@ class Reading(NamedTuple):
     """How the model reads a given translation, word by word (teacher forcing).
 
     Attributes:
-        log_probabilities: of each piece and of the end mark, given all before it, in nats.
-        alignment: `(pieces and end mark, source pieces and end mark)`, or None where the model doesn't attend.
+        log_probabilities: of each token and of EOS, given all before it, in nats.
+        alignment: `(tokens and EOS, source tokens and EOS)`, or None where the model doesn't attend.
         source, target: both sentences.
     """
 
@@ -46,17 +46,17 @@ class Reading(NamedTuple):
 
     @property
     def log_probability(self) -> float:
-        """Of the whole, its end mark included, in nats."""
+        """Of the whole, EOS included, in nats."""
         return sum(self.log_probabilities)
 
     @property
     def tokens(self) -> int:
-        """How many pieces it has, the end mark counted."""
+        """How many tokens it has, EOS counted."""
         return len(self.log_probabilities)
 
     @property
     def pieces(self) -> list[str]:
-        """The pieces of the translation, its end mark last."""
+        """The tokens of the translation, EOS last."""
         return [*self.target.pieces, SPECIALS[END]]
 
     @property
@@ -137,7 +137,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
     ) -> Iterator[Reading]:
         """How the model reads given translations, in order, while they come: 16 batches at a time are in memory.
 
-        An empty source is read as its end mark alone. A side above the model's limit is cut, and the reading says so.
+        An empty source is read as EOS alone. A side above the model's limit is cut, and the reading says so.
 
         Args:
             pairs: a source and its translation each, without line breaks.
@@ -155,7 +155,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
             for line, (source, target) in enumerate(pairs, start=1)
         )
 
-        # No pair is empty: each has at least its end mark.
+        # No pair is empty: each has at least EOS.
         score = partial(self._score, posterior=posterior)
         yield from in_order(sentences, lambda pair: len(pair[0].ids) + 1, batch, score, empty=_never, chunk=chunk)
 
@@ -174,8 +174,8 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
             text: the source.
             target: a translation to read in place of the model's own.
             search: in place of the run's own.
-            units: pieces, with end marks, as the model has them; or words, summed over source pieces and averaged over
-                target pieces.
+            units: `pieces`, tokens and EOS as the model has them; or words, summed over source tokens and averaged over
+                target tokens.
             language: of the words around the numbers, en or zh.
             posterior: beside where it looked before a word was known, where the word came from (`models.posterior`).
 
@@ -277,7 +277,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
         return readings
 
     def _sources(self, sentences: list[Line]) -> tuple[Tensor, Tensor]:
-        """Pieces and end mark of each sentence, padded, and how many they are."""
+        """Tokens and EOS of each sentence, padded, and how many they are."""
         ids = [[*sentence.ids, END] for sentence in sentences]
         lengths = torch.tensor([len(one) for one in ids], device=self.device)
         return self._padded(ids), lengths
@@ -299,7 +299,7 @@ def _translation(sentence: Line, source_words: list[str], outputs: list[Output])
 
 
 def _counted(sentence: Line, counted: WordUnit) -> list[int]:
-    """The word of each piece, as links count words."""
+    """The word of each token, as links count words."""
     if counted == "tokenizer":
         return sentence.words
     spaced = whitespace_words(sentence.text)

@@ -86,7 +86,7 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], d
 
 
 def _guidance(model: Guidable, held_out: TextBatches, device: torch.device) -> float:
-    """How far the attention is from the held-out pairs' links, in nats a linked piece."""
+    """How far the attention is from the held-out pairs' links, in nats a linked token."""
     nats, linked = 0.0, 0
     for indices in held_out.plan(0):
         total, count = guidance_of(model, held_out.load(indices).to(device))

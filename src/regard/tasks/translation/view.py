@@ -22,8 +22,8 @@ class Reread(NamedTuple):
 
     Attributes:
         source: the text.
-        ids: its pieces and end mark, one row.
-        written: the pieces that the steps of the decoder wrote, the end mark last if it came.
+        ids: its tokens and EOS, one row.
+        written: the tokens that the steps of the decoder wrote, EOS last if it came.
         step: what the decoder gave, reading the begin mark and then all of them but the last, at once.
         notes: what was done to the texts.
     """
@@ -36,7 +36,7 @@ class Reread(NamedTuple):
 
     @property
     def source_pieces(self) -> list[str]:
-        """The tokens of the source, the end mark last."""
+        """The tokens of the source, EOS last."""
         return [*self.source.pieces, SPECIALS[END]]
 
 

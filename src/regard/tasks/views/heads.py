@@ -72,7 +72,7 @@ class Heads(NamedTuple):
         part: what attends: "self", "cross", or with the side before it, "encoder self", "decoder self".
         layer: from 0.
         weights: of each head.
-        rows, columns: the pieces that read, and those that are read.
+        rows, columns: the tokens that read, and those that are read.
     """
 
     part: str
@@ -93,8 +93,8 @@ def heads_of(
 
     Args:
         attended: by name, with weights `(batch, heads, queries, keys)`; more queries or keys than labels are padding.
-        rows: the pieces that read.
-        columns: the pieces that are read, by "self" or "cross"; `rows` where they are not given.
+        rows: the tokens that read.
+        columns: the tokens that are read, by "self" or "cross"; `rows` where they are not given.
         side: "encoder" or "decoder", where there are both.
         item: which of the batch.
     """

@@ -45,7 +45,7 @@ def past_matrices(tables: Sequence[Tensor], pieces: Sequence[str], language: str
     """The tables with their labels.
 
     Raises:
-        DataError: there are no pieces to look at.
+        DataError: there are no tokens to look at.
     """
     if not pieces:
         raise DataError("the text is empty: there is nothing to look at")

@@ -112,7 +112,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
 def _usable(
     questions: list[Question], encode: QuestionEncoder, longest_text: int, say: Callable[[str], None]
 ) -> list[Question]:
-    """The questions that can be learned from; what is left out, or learned otherwise than it is told, is said."""
+    """The questions that can be learned from; what is left out, or learned otherwise than it is given, is said."""
     short = [one for one in questions if len(words_in(one.text)) <= longest_text]
     kept = [one for one in short if encode.spans(one)]
     if short != questions:
@@ -133,7 +133,7 @@ def _usable(
 
 
 def _possible(held: list[EncodedQuestion], say: Callable[[str], None]) -> list[EncodedQuestion]:
-    """Questions without an answer as if nothing were told of them: a reader that had none cannot say so."""
+    """Questions without an answer as if their answers were not known: a reader that had none cannot say so."""
     without = sum(NO_ANSWER in one.spans for one in held)
     if without:
         say(

@@ -37,9 +37,10 @@ def evaluate(answerer: SpansPredictor, questions: list[Question]) -> Evaluation:
     """Answer every question and compare.
 
     Exact and f1 are SQuAD's (`metrics.spans`), 0 to 1; no answer is right where the data say that there is none.
-    Answerable is the share of questions for which was rightly told whether they have an answer, where some have none.
-    Looked is, of questions whose facts are told, the share for which the sentence that the pointer to the first word
-    looked at most is one of these facts. Beside them stands chance: a word of the text, or a sentence, drawn at random.
+    Answerable is the share of questions for which the model says rightly whether they have an answer, where some have
+    none. Looked is, of questions whose facts are known, the share for which the sentence with the most weight of the
+    pointer to the first word is one of these facts. Beside them stands chance: a word of the text, or a sentence, drawn
+    at random.
     """
     found = [one for one in answerer.answer(questions) if one.question.answers is not None]
     if not found:
