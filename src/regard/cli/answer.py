@@ -158,23 +158,23 @@ def _found(one: "Found", format: str) -> str:
     if format == "tsv":
         return f"{' '.join(one.text.split())}\t{one.probability:.4f}"
     question = one.question
-    told: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
-    told |= {"question": question.question, "answer": one.text, "probability": one.probability}
-    told |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
+    record: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
+    record |= {"question": question.question, "answer": one.text, "probability": one.probability}
+    record |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
     if one.nothing is not None:
-        told["no_answer"] = one.nothing
+        record["no_answer"] = one.nothing
     sums = one.sums(one.weights)
-    told["read"] = [
+    record["read"] = [
         {"start": start, "end": end, "sentence": question.text[start:end], "weight": float(weight)}
         for (start, end), weight in zip(question.sentences, sums, strict=True)
     ]
-    return json.dumps(told | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
+    return json.dumps(record | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
 
 
 def _written(one: "Answered", format: str) -> str:
     if format == "tsv":
         return f"{one.answer}\t{one.probability:.4f}"
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "place": one.story.place,
         "question": one.question.text,
         "answer": one.answer,
@@ -182,8 +182,8 @@ def _written(one: "Answered", format: str) -> str:
         "probabilities": one.probabilities,
     }
     if one.read is not None:
-        told["read"] = [
+        record["read"] = [
             {"line": place + 1, "sentence": one.story.lines[place].text, "weight": float(one.read[place])}
             for place in one.facts
         ]
-    return json.dumps(told | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
+    return json.dumps(record | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)

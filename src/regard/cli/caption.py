@@ -159,11 +159,11 @@ def _line(one: "Seen", format: str, looks: bool) -> str:
     if format == "tsv":
         name = str(one.path).translate(_BLANK)
         return f"{name}\t{one.caption.text if one.caption else ''}"
-    told: dict[str, Any] = {"image": str(one.path)}
+    record: dict[str, Any] = {"image": str(one.path)}
     if one.caption is None:
-        return json.dumps({**told, "error": str(one.fault)}, ensure_ascii=False)
+        return json.dumps({**record, "error": str(one.fault)}, ensure_ascii=False)
     said = one.caption
-    told |= {"caption": said.text, "words": said.words, "probability": said.probability}
+    record |= {"caption": said.text, "words": said.words, "probability": said.probability}
     if looks:
-        told["looks"] = said.weights.round(6).tolist()
-    return json.dumps(told, ensure_ascii=False)
+        record["looks"] = said.weights.round(6).tolist()
+    return json.dumps(record, ensure_ascii=False)

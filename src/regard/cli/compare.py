@@ -75,13 +75,13 @@ def compare(
 
     from regard.tasks.experiments.compare import summaries
 
-    told = summaries(systems)
+    found = summaries(systems)
     if format == "json":
-        out(json.dumps(told, ensure_ascii=False, indent=2))
+        out(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    head, *names = dict.fromkeys(name for summary in told for name in summary)  # the runs' names come first
-    rows = [[name, *(_shown(summary.get(name)) for summary in told)] for name in names]
-    out(table([head, *(summary[head] for summary in told)], rows))
+    head, *names = dict.fromkeys(name for summary in found for name in summary)  # the runs' names come first
+    rows = [[name, *(_shown(summary.get(name)) for summary in found)] for name in names]
+    out(table([head, *(summary[head] for summary in found)], rows))
 
 
 def _test(

@@ -140,7 +140,7 @@ class Pace:
 
     def __init__(self, total: int, done: int = 0) -> None:
         self.total, self.before = total, done
-        self.start = self.told = time.monotonic()
+        self.start = self.last = time.monotonic()
 
     def __call__(self, done: int) -> None:
         """Say how far the work is, but not more often than every ten seconds.
@@ -149,9 +149,9 @@ class Pace:
             done: how many are done.
         """
         now = time.monotonic()
-        if now - self.told < _BETWEEN:
+        if now - self.last < _BETWEEN:
             return
-        self.told = now
+        self.last = now
         rate = (done - self.before) / (now - self.start)
         left = (self.total - done) / rate / 60
         say(f"{done:,} of {self.total:,} lines, {rate:,.0f} a second, {left:.1f} minutes left")

@@ -58,6 +58,6 @@ def fill(
 
 
 def _written(filled: "Filled") -> str:
-    told = {"line": filled.line, "text": filled.text, "filled": filled.filled, "gaps": filled.gaps}
+    record = {"line": filled.line, "text": filled.text, "filled": filled.filled, "gaps": filled.gaps}
     note = {"note": filled.note} if filled.note else {}
-    return json.dumps({**told, **note}, ensure_ascii=False)
+    return json.dumps({**record, **note}, ensure_ascii=False)

@@ -75,8 +75,8 @@ def columns_of(given: str) -> tuple[int, int]:
 def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]) -> Iterator[Text]:
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
-            told = [STANDARD_INPUT if name == "-" else name for name in names]
-            shorter, longer = told if source is None else reversed(told)
+            labels = [STANDARD_INPUT if name == "-" else name for name in names]
+            shorter, longer = labels if source is None else reversed(labels)
             raise DataError(
                 f"{shorter} ends after {number} lines and {longer} goes on; line i of one must translate line i of "
                 f"the other, so both need the same number{_texts(names)}"

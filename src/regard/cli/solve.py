@@ -136,14 +136,14 @@ def _written(
         if format == "text":
             yield solver.problem.write(one.answer)
             continue
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "points": one.points.tolist() if solver.problem.axes > 1 else one.points[:, 0].tolist(),
             "answer": [item + 1 for item in one.answer],
             "probability": one.probability,
         }
         if "length" in solver.problem.measures:
-            told["length"] = solver.problem.length(one.points, one.answer)
-        yield json.dumps(told)
+            record["length"] = solver.problem.length(one.points, one.answer)
+        yield json.dumps(record)
 
 
 def _drawn(solver: "PointingPredictor", answers: "list[Pointed]", paths: list[Path]) -> None:

@@ -173,7 +173,7 @@ class _Work:
         from regard.data.text.lines import iterate_lines
         from regard.tasks.core.growing import GrowingFile
 
-        total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is told before the work
+        total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is an error before the work
         chunk = _CHUNK * self.batch
         file = GrowingFile(path, origin)
         try:
@@ -183,7 +183,7 @@ class _Work:
                 if file.marked:
                     warn(f"{file.marked:,} of these lines were cut")
                 write_one, cut = formatter(self.format, self.align, first=file.items == 0), file.marked
-                told = Pace(total, file.items)
+                pace = Pace(total, file.items)
                 rest = islice(iterate_lines(source), file.items, None)
                 begun = file.items + 1
                 for one in self.translator.stream(rest, search=self.search, batch=self.batch, chunk=chunk, first=begun):
@@ -191,7 +191,7 @@ class _Work:
                     cut += _warned(one)
                     if one.line % chunk == 0:
                         file.keep(one.line, cut)
-                        told(one.line)
+                        pace(one.line)
                 file.write("".join(line + "\n" for line in closing(self.format, total == 0)))
         except KeyboardInterrupt:
             if file.items:

@@ -41,7 +41,7 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         for rows, steps in batch.by_length()
     ]
     totals, counts, right, reached, log_draws = zip(*parts, strict=True)
-    total, told, correct = (torch.stack(sums).sum() for sums in (totals, counts, right))
+    total, counted, correct = (torch.stack(sums).sum() for sums in (totals, counts, right))
     if model.settings.look == "sample" and learning.reward:
         rewarded = learning.reward * reinforce(torch.cat(reached), torch.cat(log_draws), model.baseline)
         total = total + (rewarded - rewarded.detach())
@@ -49,7 +49,7 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         said = torch.cat([batch.words_out, batch.words_out[:count]])
         seen = learning.words * missed(model.detected(memory), said)
         total = total + (seen - seen.detach())
-    return Objective(total, told, correct)
+    return Objective(total, counted, correct)
 
 
 def without_colors(pictures: Num[Tensor, "batch height width channels"]) -> Num[Tensor, "batch height width channels"]:
@@ -71,19 +71,19 @@ def _learned(
     hard, decoder = model.settings.look != "soft", model.decoder
     expected = torch.rand(len(words_in), device=words_in.device) < learning.expected if hard else None
     step = decoder.step(decoder.start(memory, len(words_in)), words_in, expected)
-    told, logs = _words(step.logits, said)
+    counted, logs = _words(step.logits, said)
     added = logs.new_zeros(())
     looks = step.attended[IMAGE]
     if learning.evenly:
         weights = looks.log_weights.exp() if hard else looks.weights  # α, not the draw
-        added = added + learning.evenly * unevenness(weights * told[..., None])
+        added = added + learning.evenly * unevenness(weights * counted[..., None])
     if hard and learning.entropy:
-        added = added - learning.entropy * (entropy(looks.log_weights) * told).sum()
+        added = added - learning.entropy * (entropy(looks.log_weights) * counted).sum()
     reached = log_draws = logs.new_zeros(0)
     if looks.log_prob is not None and expected is not None:
-        reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * told).sum(1)[~expected]
-    correct = ((step.logits.detach().argmax(-1) == said) & told).sum()
-    return -logs.sum() + (added - added.detach()), told.sum(), correct, reached, log_draws
+        reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * counted).sum(1)[~expected]
+    correct = ((step.logits.detach().argmax(-1) == said) & counted).sum()
+    return -logs.sum() + (added - added.detach()), counted.sum(), correct, reached, log_draws
 
 
 def reinforce(
@@ -119,8 +119,8 @@ def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
     """−log p of the words alone, as the model looks in use."""
     decoder = model.decoder
     step = decoder.step(decoder.start(model.encode(batch.images), len(batch)), batch.words_in)
-    told, logs = _words(step.logits, batch.words_out)
-    return Objective(-logs.sum(), told.sum(), ((step.logits.argmax(-1) == batch.words_out) & told).sum())
+    counted, logs = _words(step.logits, batch.words_out)
+    return Objective(-logs.sum(), counted.sum(), ((step.logits.argmax(-1) == batch.words_out) & counted).sum())
 
 
 def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:

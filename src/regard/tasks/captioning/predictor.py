@@ -167,10 +167,10 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
 
     def captions(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
         """Caption pictures that need not be of one size, as features are not."""
-        told: list[Caption] = []
+        captions: list[Caption] = []
         for _, some in groupby(pictures, lambda one: one.shape):
-            told += self.caption(list(some), beam)
-        return told
+            captions += self.caption(list(some), beam)
+        return captions
 
     def _told(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
         assert best.alignment is not None

@@ -28,9 +28,9 @@ def captions_view(
         notes: what a reader should know.
     """
     matrices: list[Matrix] = []
-    told = [(_name(one.path), one.picture, one.caption) for one in seen if one.picture is not None and one.caption]
-    for name, picture, caption in told:
-        before = f"{name}: " if len(told) > 1 else ""
+    captioned = [(_name(one.path), one.picture, one.caption) for one in seen if one.picture is not None and one.caption]
+    for name, picture, caption in captioned:
+        before = f"{name}: " if len(captioned) > 1 else ""
         for word, weights in zip(caption.words, caption.weights, strict=True):
             title = before + (_END.get(language, _END["en"]) if word == END_WORD else word)
             if picture.dtype == np.uint8:
@@ -38,7 +38,9 @@ def captions_view(
             else:
                 rows, columns = ([str(number + 1) for number in range(count)] for count in weights.shape)
                 matrices.append(Matrix(weights, rows, columns, title))
-    title = told[0][2].text if len(told) == 1 else _TITLE.get(language, _TITLE["en"]).format(count=len(told))
+    title = (
+        captioned[0][2].text if len(captioned) == 1 else _TITLE.get(language, _TITLE["en"]).format(count=len(captioned))
+    )
     return View("looking", title, matrices, notes, language)
 
 

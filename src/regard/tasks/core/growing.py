@@ -150,5 +150,5 @@ class GrowingFile:
         os.fsync(self._file.fileno())
 
     def _say_how_far(self) -> None:
-        told = {"items": self.items, "marked": self.marked, "bytes": self._kept, "origin": self.origin}
-        write_json(self.state, told)
+        state = {"items": self.items, "marked": self.marked, "bytes": self._kept, "origin": self.origin}
+        write_json(self.state, state)

@@ -78,9 +78,9 @@ def _refuse_other_beginning(run: RunFolder, other: RunFolder) -> None:
 def _beginning(run: RunFolder) -> dict[str, Any]:
     tree = run.read_config()
     settings = check(settings_of(str(tree.get("task", ""))), tree).model_dump(mode="json")
-    told = {key: value for key, value in leaves(settings) if key in ("task", "seed") or key.startswith("model.")}
+    identity = {key: value for key, value in leaves(settings) if key in ("task", "seed") or key.startswith("model.")}
     for side in (SOURCE, TARGET):
         if (run.tokenizers / side).is_dir():
             tokenizer = load_tokenizer(run.tokenizers / side)
-            told[f"{side} vocabulary"] = f"{len(tokenizer)} entries, sha256 {tokenizer.fingerprint()[:12]}…"
-    return told
+            identity[f"{side} vocabulary"] = f"{len(tokenizer)} entries, sha256 {tokenizer.fingerprint()[:12]}…"
+    return identity

@@ -32,11 +32,11 @@ class Comparison:
 
     def words(self) -> list[str]:
         """A sentence for each measure and each system but the first: is the difference significant?"""
-        told = []
+        verdicts = []
         for name, entries in self.measures.items():
             for place, entry in enumerate(entries[1:], start=1):
-                told.append(self._verdict(_TITLES[name], place, entry, entries[0]))
-        return told
+                verdicts.append(self._verdict(_TITLES[name], place, entry, entries[0]))
+        return verdicts
 
     def _verdict(self, title: str, place: int, entry: Compared, first: Compared) -> str:
         assert entry.p is not None and entry.adjusted is not None

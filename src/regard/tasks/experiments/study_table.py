@@ -68,17 +68,17 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
         for _, those in shown
     ]
     by, unit = (first.by, first.unit) if first is not None else ("length", "items")
-    told = {"by": _word(by, language), "unit": _word(unit, language)}
+    words = {"by": _word(by, language), "unit": _word(unit, language)}
     matrix = Matrix(
         values,
         [row.title for row, _ in shown],
         labels,
         _heading(lengths.measure, language),
         _word("model", language),
-        told["by"],
+        words["by"],
     )
     counts = ", ".join(f"{label}: {bucket[unit]:,}" for label, bucket in zip(labels, buckets, strict=True))
-    notes = [_COUNTS[language].format(counts=counts, **told)] if counts else []
+    notes = [_COUNTS[language].format(counts=counts, **words)] if counts else []
     return View("lines", study.title, [matrix], notes, language)
 
 
@@ -184,10 +184,10 @@ def _written(value: float, written: str, absent: str = _NONE) -> str:
 
 
 def _remark(outcomes: Sequence[Outcome]) -> str:
-    told = [one for one in outcomes if one.failure or one.stopped]
-    lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in told]
+    cut_short = [one for one in outcomes if one.failure or one.stopped]
+    lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in cut_short]
     if len(outcomes) > 1:
-        lines = [f"seed {one.seed}: {line}" for one, line in zip(told, lines, strict=True)]
+        lines = [f"seed {one.seed}: {line}" for one, line in zip(cut_short, lines, strict=True)]
     return cut("; ".join(lines), _REMARK)
 
 

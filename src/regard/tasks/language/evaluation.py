@@ -121,12 +121,12 @@ _PLACES = (1, 9, 65, 257)
 """Positions in a segment, from 1, at which the next row of the table begins."""
 
 
-def measures_of(told: TokenSums) -> dict[str, float]:
+def measures_of(sums: TokenSums) -> dict[str, float]:
     """Perplexity, accuracy and loss (nats), each a token."""
     return {
-        "perplexity": perplexity(told.nats, told.pieces),
-        "accuracy": told.correct / told.pieces,
-        "loss": told.nats / told.pieces,
+        "perplexity": perplexity(sums.nats, sums.pieces),
+        "accuracy": sums.correct / sums.pieces,
+        "loss": sums.nats / sums.pieces,
     }
 
 
@@ -151,23 +151,23 @@ def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Eval
                 "the run held no text out to test on (data.test_share is 0); name one, or part=validation"
             )
     stretch = segment_length(writer.settings, tested.stretch)
-    told = evaluate_stream(writer.model, stream, writer.settings, stretch)
-    shares = _received(writer, stream, stretch, tested.received) if tested.received and not told.stopped else None
+    sums = evaluate_stream(writer.model, stream, writer.settings, stretch)
+    shares = _received(writer, stream, stretch, tested.received) if tested.received and not sums.stopped else None
     rows: list[dict[str, Any]] = []
     places = (1, *tested.edges) if tested.edges else _PLACES
     for first, after in zip(places, (*places[1:], None), strict=True):
         last = None if after is None else after - 1
-        some = told.of(first - 1, last)
+        some = sums.of(first - 1, last)
         if some.pieces:
             row = {"place": _places(first, after), "pieces": some.pieces, **measures_of(some)}
             rows.append(row if shares is None else {**row, "received": float(shares[first - 1 : last].mean())})
-    stopped = f"{sum(1 for *_, pieces in told.each if pieces) + 1}: {told.stopped}" if told.stopped else ""
+    stopped = f"{sum(1 for *_, pieces in sums.each if pieces) + 1}: {sums.stopped}" if sums.stopped else ""
     case = ", lower case" if writer.tokenizer.lower else ""
     what = "each document from its beginning, " if data.documents == "apart" else ""
     return Evaluation(
-        items=told.pieces,
+        items=sums.pieces,
         unit="pieces",
-        measures=measures_of(told) if not told.stopped else {},  # of the whole text, or of none of it
+        measures=measures_of(sums) if not sums.stopped else {},  # of the whole text, or of none of it
         signatures={
             "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; "
             f"{description(stream)}, each told as <unk>; {what}every piece told once, in stretches of {stretch:,} "

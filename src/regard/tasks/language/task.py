@@ -33,8 +33,8 @@ def _loss(settings: LanguageSettings) -> Callable[[nn.Module, WindowBatch], Obje
     smoothing, apart = settings.training.smoothing, settings.data.documents == "apart"
 
     def loss(model: nn.Module, batch: WindowBatch) -> Objective:
-        told: Objective = model(batch.ids, smoothing, batch.documents) if apart else model(batch.ids, smoothing)
-        return told
+        objective: Objective = model(batch.ids, smoothing, batch.documents) if apart else model(batch.ids, smoothing)
+        return objective
 
     return loss
 

@@ -25,10 +25,10 @@ from regard.vocabulary import END, UNKNOWN
 def measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dict[str, float]:
     """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, a gap."""
     device = next(model.parameters()).device
-    told = [model(batch.to(device)) for batch in batches]
-    if not any(int(one.count) for one in told):
+    objectives = [model(batch.to(device)) for batch in batches]
+    if not any(int(one.count) for one in objectives):
         raise DataError("the text is too short: nothing of it was masked, so that there is nothing to predict")
-    return per_label(told)
+    return per_label(objectives)
 
 
 def evaluate(filler: MaskedPredictor, run: Path, test: dict[str, Any]) -> Evaluation:

@@ -32,16 +32,16 @@ def measured(
     """
     problem = pointer.problem
     rows = list(zip(sets, said, answers, strict=True))
-    told = {"exact": sum(problem.is_correct(*row) for row in rows) / len(rows)}
+    values = {"exact": sum(problem.is_correct(*row) for row in rows) / len(rows)}
     if "coverage" in problem.measures:
-        told["coverage"] = sum(problem.coverage(*row) for row in rows) / len(rows)
+        values["coverage"] = sum(problem.coverage(*row) for row in rows) / len(rows)
     if isinstance(problem, RoundTrip):
         walked, shortest = (
             sum(problem.length(points, tour) for points, tour in zip(sets, tours, strict=True))
             for tours in (said, answers)
         )
-        told["length"] = walked / shortest
-    return told
+        values["length"] = walked / shortest
+    return values
 
 
 def evaluate(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
@@ -63,8 +63,8 @@ def evaluate(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Eva
     near: list[float] = []
     for size in sizes:
         sets, answers = pointer.held_out(tested.sets, tested.seed, size)
-        told = measured(pointer, sets, answers, answers_of(pointer, sets, tested.beam))
-        rows.append({"points": str(size), "sets": tested.sets, **told})
+        values = measured(pointer, sets, answers, answers_of(pointer, sets, tested.beam))
+        rows.append({"points": str(size), "sets": tested.sets, **values})
         if isinstance(pointer.problem, RoundTrip):
             tours = [nearest_neighbour_tours(points[None])[0].tolist() for points in sets]
             near.append(measured(pointer, sets, answers, tours)["length"])

@@ -13,11 +13,11 @@ from regard.models.pointing.pointer import PointerNetwork
 def from_answers(model: nn.Module, batch: PointBatch) -> Objective:
     """`−Σ log p(choice)` of the right choices (eq. 1), each after the right ones before it, in nats."""
     assert isinstance(model, PointerNetwork)
-    told = batch.answers != IGNORED
+    counted = batch.answers != IGNORED
     logs = model.log_probabilities(model.encode(batch.points, batch.lengths), batch.answers)
     chosen = logs.gather(-1, batch.answers.clamp_min(0)[..., None]).squeeze(-1)
-    correct = (logs.detach().argmax(-1) == batch.answers) & told
-    return Objective(-chosen[told].sum(), told.sum(), correct.sum())
+    correct = (logs.detach().argmax(-1) == batch.answers) & counted
+    return Objective(-chosen[counted].sum(), counted.sum(), correct.sum())
 
 
 def from_lengths(model: nn.Module, batch: PointBatch, draws: int) -> Objective:

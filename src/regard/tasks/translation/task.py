@@ -73,14 +73,14 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], d
         translator = TranslationPredictor(model, corpus.parts, settings)
         translations = translator.translate([pair.source for pair in sample], search=greedy)
         texts = [translation.text for translation in translations]
-        told = {
+        values = {
             "loss": loss,
             "bleu": bleu(texts, references, language=language).value,
             "exact": exact_match(texts, references).value,
         }
         if batches.links is not None:
-            told["guidance"] = _guidance(model, batches, device)
-        return told
+            values["guidance"] = _guidance(model, batches, device)
+        return values
 
     return metrics
 

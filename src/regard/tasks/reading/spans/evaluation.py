@@ -49,15 +49,15 @@ def evaluate(answerer: SpansPredictor, questions: list[Question]) -> Evaluation:
 
     def measure(places: list[int]) -> dict[str, float]:
         some = [found[at] for at in places]
-        told = {
+        values = {
             "exact": sum(exact(one.text, _right(one.question)) for one in some) / len(some),
             "f1": sum(f1(one.text, _right(one.question)) for one in some) / len(some),
         }
         if some_have_none:
-            told["answerable"] = sum((one.span is None) == (one.question.answers == ()) for one in some) / len(some)
+            values["answerable"] = sum((one.span is None) == (one.question.answers == ()) for one in some) / len(some)
         if facts := [one for one in some if one.question.supports]:
-            told["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
-        return told
+            values["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
+        return values
 
     measures = measure(list(range(len(found))))
     rows = [

@@ -54,14 +54,14 @@ def evaluate(answerer: StoriesPredictor, stories: list[Story]) -> Evaluation:
     def measure(places: list[int]) -> dict[str, float]:
         some = [answered[at] for at in places]
         chances = torch.tensor([one.probabilities[str(one.question.answer)] for one in some], dtype=torch.float64)
-        told = {
+        values = {
             "accuracy": sum(one.answer == one.question.answer for one in some) / len(some),
             "loss": 0.0 - float(chances.clamp_min(1e-30).log().mean()),  # never −0
         }
         facts = [one for one in some if one.question.supports and one.looks]
         if facts:
-            told["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
-        return told
+            values["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
+        return values
 
     measures = measure(list(range(len(answered))))
     chance = [len(set(one.question.supports)) / len(one.facts) for one in answered if one.question.supports]

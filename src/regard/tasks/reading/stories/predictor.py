@@ -148,9 +148,15 @@ class StoriesPredictor(Predictor[ReadingSettings, StoryVocabulary, StoryReader])
                 looks.append(Look(name, step - end + self.settings.sentences.thinking, weights * facts))
         best = int(chances.argmax())
         answers = self.vocabulary.answers
-        told = dict(zip(answers, chances.tolist(), strict=True))
+        probabilities = dict(zip(answers, chances.tolist(), strict=True))
         return Answered(
-            story, line, answers[best], told[answers[best]], told, looks, self.notes(story.lines[: line + 1])
+            story,
+            line,
+            answers[best],
+            probabilities[answers[best]],
+            probabilities,
+            looks,
+            self.notes(story.lines[: line + 1]),
         )
 
     def notes(self, lines: Iterable[StoryLine]) -> list[str]:
@@ -168,7 +174,7 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
     """A story as a person writes it: sentences with their marks, or one a line; those that end in ? are questions.
 
     Args:
-        text: the story; lines may begin with their numbers, as in bAbI, and may have told answers, which are not read.
+        text: the story; lines may begin with their numbers, as in bAbI; answers behind a tab are not read.
         question: to be asked at the end, with or without its mark.
         place: what errors call it.
 
@@ -177,10 +183,10 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
     """
     lines = []
     for line in text.splitlines():
-        said, *told = _NUMBERED.sub("", line).split("\t")
-        sentences = [said] if told else _SENTENCE.findall(said)
+        said, *given = _NUMBERED.sub("", line).split("\t")
+        sentences = [said] if given else _SENTENCE.findall(said)
         lines += [
-            StoryLine(one.strip(), bool(told) or one.rstrip().endswith(("?", "？")))
+            StoryLine(one.strip(), bool(given) or one.rstrip().endswith(("?", "？")))
             for one in sentences
             if story_words(one)
         ]
