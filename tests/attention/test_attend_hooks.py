@@ -60,7 +60,7 @@ def test_explain_says_why():
     made, given = attention("scaled_dot, large")
     made.score.register_forward_hook(lambda *_: None)
     told = regard.explain(*given, score=made.score)
-    assert told.path == "explicit" and any("listens" in reason for reason in told.reasons)
+    assert told.path == "explicit" and any("has hooks" in reason for reason in told.reasons)
 
 
 def test_a_record_listens_to_no_score():
