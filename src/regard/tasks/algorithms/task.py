@@ -10,7 +10,7 @@ from regard.data.algorithms.sequences import SequenceBatch, Sequences
 from regard.errors import ConfigError
 from regard.layers.objective import Objective, bits_objective
 from regard.tasks.algorithms.data import Drawn, draw_sequences
-from regard.tasks.algorithms.evaluation import evaluate
+from regard.tasks.algorithms.evaluation import evaluate_run
 from regard.tasks.algorithms.predictor import AlgorithmsPredictor, bit_errors
 from regard.tasks.algorithms.settings import AlgorithmSettings
 from regard.tasks.algorithms.view import memory_view
@@ -89,7 +89,7 @@ TASK = Task(
     load=AlgorithmsPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=evaluate,
+    evaluate=evaluate_run,
     examples=_examples,
     monitors=_MONITORS,
 )

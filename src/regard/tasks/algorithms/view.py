@@ -55,10 +55,10 @@ def memory_view(solver: "AlgorithmsPredictor", item: SequenceItem, language: str
     state, logits, held = model.start(1), [], []
     looks: dict[str, list[Tensor]] = {}
     for now in inputs.unbind(1):
-        tick = model.step(state, now)
-        state = tick.state
-        logits.append(tick.output)
-        for name, weights in _each_head(tick.attended):
+        result = model.step(state, now)
+        state = result.state
+        logits.append(result.output)
+        for name, weights in _each_head(result.attended):
             looks.setdefault(name, []).append(weights.cpu())
         held.append(_held(state))
     chances = torch.cat(logits).sigmoid().cpu().numpy()[item.answer_steps]

@@ -145,7 +145,7 @@ def measures_of(judged: Judged) -> dict[str, float]:
     return {"exact": judged.exact, **(judged.looks.measures() if judged.looks else {})}
 
 
-def evaluate(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+def evaluate_run(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     """What captions and looks are worth; of synthetic scenes also where a pair is shown that no training scene had."""
     tested, data = check(TestedCaptions, test), captioner.settings.data
     made = not isinstance(data, CaptionedFolder) and data.held_out > 0

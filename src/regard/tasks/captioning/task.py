@@ -16,7 +16,7 @@ from regard.models.captioning.backbone import load_backbone
 from regard.models.captioning.captioner import Captioner
 from regard.models.captioning.settings import Backbone
 from regard.tasks.captioning.data import Captions, prepare_captions
-from regard.tasks.captioning.evaluation import evaluate, judge, measures_of
+from regard.tasks.captioning.evaluation import evaluate_run, judge, measures_of
 from regard.tasks.captioning.learning import from_captions, of_words
 from regard.tasks.captioning.predictor import CaptioningPredictor, Seen, begin_from
 from regard.tasks.captioning.settings import CaptioningSettings
@@ -109,7 +109,7 @@ TASK = Task(
     load=CaptioningPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=evaluate,
+    evaluate=evaluate_run,
     examples=_examples,
     monitors=_MONITORS,
 )

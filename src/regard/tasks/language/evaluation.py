@@ -130,7 +130,7 @@ def measures_of(sums: TokenSums) -> dict[str, float]:
     }
 
 
-def evaluate(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+def evaluate_run(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     """Read a text, or the part that the run held out, and tell every token of it; see `evaluate_stream`.
 
     Args:

@@ -18,7 +18,7 @@ from regard.models.text.language_models import Model
 from regard.tasks.core.settings import Better
 from regard.tasks.core.task import Task, missing_data
 from regard.tasks.language.data import Text, prepare_text
-from regard.tasks.language.evaluation import evaluate, evaluate_stream, measures_of
+from regard.tasks.language.evaluation import evaluate_run, evaluate_stream, measures_of
 from regard.tasks.language.predictor import LanguagePredictor
 from regard.tasks.language.settings import LanguageSettings
 from regard.views.view import View
@@ -82,6 +82,6 @@ TASK = Task(
     load=LanguagePredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=evaluate,
+    evaluate=evaluate_run,
     monitors=_MONITORS,
 )

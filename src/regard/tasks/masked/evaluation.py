@@ -31,7 +31,7 @@ def measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dict
     return per_label(objectives)
 
 
-def evaluate(filler: MaskedPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+def evaluate_run(filler: MaskedPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     """Fill the gaps of a text, or of the part that the run held out, and compare with what stood there.
 
     Args:

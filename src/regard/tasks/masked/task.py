@@ -16,7 +16,7 @@ from regard.layers.objective import Objective
 from regard.models.text.masked import MaskedLanguageModel
 from regard.tasks.core.task import Task, missing_data
 from regard.tasks.masked.data import Text, prepare_text
-from regard.tasks.masked.evaluation import evaluate, measured
+from regard.tasks.masked.evaluation import evaluate_run, measured
 from regard.tasks.masked.predictor import MaskedPredictor
 from regard.tasks.masked.settings import MaskedSettings
 from regard.views.view import View
@@ -59,5 +59,5 @@ TASK = Task(
     load=MaskedPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=evaluate,
+    evaluate=evaluate_run,
 )

@@ -44,7 +44,7 @@ def measured(
     return values
 
 
-def evaluate(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
+def evaluate_run(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
     """Answer drawn sets of each size and compare with the right answers; see `measured`.
 
     Args:

@@ -18,7 +18,7 @@ from regard.tasks.core.metrics import mean_loss
 from regard.tasks.core.settings import Better
 from regard.tasks.core.task import Nothing, Task
 from regard.tasks.pointing.data import Drawn, draw_sets
-from regard.tasks.pointing.evaluation import TOGETHER, answers_of, evaluate, measured
+from regard.tasks.pointing.evaluation import TOGETHER, answers_of, evaluate_run, measured
 from regard.tasks.pointing.learning import from_answers, from_lengths
 from regard.tasks.pointing.predictor import PointingPredictor
 from regard.tasks.pointing.settings import FromLengths, PointingSettings
@@ -94,7 +94,7 @@ TASK = Task(
     load=PointingPredictor.load,
     view=_view,
     problems=_problems,
-    evaluate=evaluate,
+    evaluate=evaluate_run,
     examples=_examples,
     monitors=_MONITORS,
 )

@@ -32,9 +32,9 @@ def looks_back(
     state = reader.start(1) if state is None else state
     tables: dict[str, Tensor] = {}
     for at in range(time):
-        tick = reader.step(state, inputs[:, at])
-        state = tick.state
-        for name, attended in tick.attended.items():
+        result = reader.step(state, inputs[:, at])
+        state = result.state
+        for name, attended in result.attended.items():
             weights = attended.weights[0, 0, -at:] if at else attended.weights.new_zeros(0)
             # The last slots of a tape are the steps just before, however much of it was rolled over.
             tables.setdefault(name, inputs.new_zeros(time, time))[at, at - len(weights) : at] = weights
