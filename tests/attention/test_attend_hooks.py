@@ -1,4 +1,4 @@
-"""Whoever listens to a score or a normalizer is told, and what a hook gives back counts, on every path."""
+"""Hooks of a score or a normalizer are called, and what they return counts, on every path."""
 
 import pytest
 import torch

@@ -45,7 +45,7 @@ class Controller(nn.Module):
             self.each = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
 
     def cell(self) -> Weights | None:
-        """The weights of the LSTM cell that is all of it; None where it is more, or something else, or is listened to.
+        """The weights of the LSTM cell that is all of it; None where it is more, or something else, or has hooks.
 
         Input and recurrent weight, input and recurrent bias.
         """

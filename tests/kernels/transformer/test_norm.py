@@ -131,7 +131,7 @@ def test_weights_that_lie_elsewhere_or_are_too_few_are_torchs_to_refuse(name):
 
 
 def test_other_calls_are_torchs(monkeypatch):
-    """Of another type, of a module that somebody listens to, mapped, without gradients, without a compiler."""
+    """Of another type, of a module with hooks, mapped, without gradients, without a compiler."""
     x = torch.randn(3, 17, requires_grad=True)
     others = [
         (nn.RMSNorm(17), x, None),

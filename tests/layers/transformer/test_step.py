@@ -229,7 +229,7 @@ CHANGES = {
 @pytest.mark.parametrize("make", [stack, model])
 @torch.no_grad()
 def test_parts_that_do_something_else_are_called(make, change, monkeypatch):
-    """The steps are those of the layers, which somebody listens to and so are called."""
+    """The steps are those of the layers, which have hooks and so are called."""
     made = make()
     before = read(made)
     CHANGES[change](made if make is stack else made.stack)
