@@ -1,4 +1,4 @@
-"""A decoder that loops computes with its layers' weights only while there are no hooks to a layer or replaces it."""
+"""A decoder that loops computes with the weights of its layers only while no layer has hooks or is replaced."""
 
 import types
 
