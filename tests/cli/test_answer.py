@@ -33,8 +33,8 @@ def test_a_question_in_is_a_line_out_from_a_file_and_from_standard_input(regard,
 def test_one_story_and_a_question(regard, trained, tmp_path):
     asked = regard("answer", trained, "--story", "Mary went to the garden. John left.", "--question", "Where is Mary",
                    "--format", "jsonl")  # fmt: skip
-    told = json.loads(asked.stdout)
-    assert told["question"] == "Where is Mary" and [one["line"] for one in told["read"]] == [1, 2]
+    entry = json.loads(asked.stdout)
+    assert entry["question"] == "Where is Mary" and [one["line"] for one in entry["read"]] == [1, 2]
     assert "the model has never read 'left'" in asked.stderr
     path = tmp_path / "story.txt"
     path.write_text("Mary went to the garden.\nJohn moved to the office.\n")
@@ -46,7 +46,7 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["--story", "", "--question", "Where is Mary?"], 1, "the story is empty"),
         (["--story", "Mary went.", "--question", "?"], 1, "has no words"),
@@ -61,8 +61,8 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["--story", ".", "--question", "Where?"], 1, ". is a folder"),
     ],
 )
-def test_what_cannot_be_answered_is_told(regard, trained, arguments, code, told):
-    assert told in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
+def test_what_cannot_be_answered_is_told(regard, trained, arguments, code, message):
+    assert message in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
 
 
 @pytest.mark.parametrize("given", [b"", b"\n \n", b"1 Mary went to the garden.\n"])
@@ -70,8 +70,8 @@ def test_no_question_in_is_no_line_out(regard, trained, tmp_path, given):
     """B15: an empty file, blank lines, a story that asks nothing: nothing is written, and the exit code is 0."""
     path = tmp_path / "stories.txt"
     path.write_bytes(given)
-    for told in (regard("answer", trained, path), regard("answer", trained, "-", "--format", "jsonl", stdin=given)):
-        assert told.stdout == "" and told.stderr == ""
+    for result in (regard("answer", trained, path), regard("answer", trained, "-", "--format", "jsonl", stdin=given)):
+        assert result.stdout == "" and result.stderr == ""
 
 
 def test_a_bad_line_of_standard_input_is_named(regard, trained):
@@ -82,15 +82,15 @@ def test_a_bad_line_of_standard_input_is_named(regard, trained):
 
 
 def test_long_sentences_are_cut_aloud(regard, trained):
-    told = regard("answer", trained, "--story", "Mary went " * 20 + ". Where is Mary?", code=1)
-    assert told.stdout.count("\n") == 1 and "more than 30 words" in told.stderr
+    result = regard("answer", trained, "--story", "Mary went " * 20 + ". Where is Mary?", code=1)
+    assert result.stdout.count("\n") == 1 and "more than 30 words" in result.stderr
 
 
 def test_evaluate_and_show(regard, trained, tmp_path):
     path = tmp_path / "stories.txt"
     path.write_text(STORY.replace("John?", "John?\toffice\t2"))
-    told = json.loads(regard("evaluate", trained, f"babi={path}", "--format", "json").stdout)
-    assert told["questions"] == 2 and told["baselines"] == {"chance": 0.5}
+    evaluation = json.loads(regard("evaluate", trained, f"babi={path}", "--format", "json").stdout)
+    assert evaluation["questions"] == 2 and evaluation["baselines"] == {"chance": 0.5}
     shown = regard("show", trained, "Mary went to the garden. Where is Mary?").stdout
     assert "read" in shown and "usage" in shown
     regard("show", trained, "--out", tmp_path / "story.html")

@@ -42,9 +42,9 @@ def trained(regard, file, tmp_path_factory):
 
 
 def test_a_question_in_is_a_line_out_k8(regard, trained, file, tmp_path):
-    told = [json.loads(line) for line in regard("answer", trained, file, "--format", "jsonl").stdout.splitlines()]
-    assert [one["id"] for one in told] == ["q0", "q1", "q2"] and told[0]["question"] == "Who wrote it?"
-    for one in told:
+    entries = [json.loads(line) for line in regard("answer", trained, file, "--format", "jsonl").stdout.splitlines()]
+    assert [one["id"] for one in entries] == ["q0", "q1", "q2"] and entries[0]["question"] == "Who wrote it?"
+    for one in entries:
         assert one["answer"] == (TEXT[one["start"] : one["end"]] if one["start"] is not None else "")
         assert 0 < one["probability"] < 1 and 0 < one["no_answer"] < 1
         sentences = [TEXT[each["start"] : each["end"]] for each in one["read"]]
@@ -57,9 +57,9 @@ def test_a_question_in_is_a_line_out_k8(regard, trained, file, tmp_path):
         path = tmp_path / name
         path.write_bytes((gzip.compress if name.endswith("GZ") else bytes)(file.read_bytes()))
         answered = regard("answer", trained, path, "--format", "jsonl").stdout.splitlines()
-        assert [json.loads(line)["answer"] for line in answered] == [one["answer"] for one in told]
+        assert [json.loads(line)["answer"] for line in answered] == [one["answer"] for one in entries]
     lines = regard("answer", trained, file).stdout.splitlines()
-    assert [line.split("\t")[0] for line in lines] == [" ".join(one["answer"].split()) for one in told]
+    assert [line.split("\t")[0] for line in lines] == [" ".join(one["answer"].split()) for one in entries]
     path = tmp_path / "stories.txt"
     path.write_text(BABI * 2)
     answered = regard("answer", trained, path)
@@ -73,20 +73,20 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
     path = tmp_path / "story.txt"
     path.write_text(TEXT, encoding="utf-8", newline="")
     asked = regard("answer", trained, "--story", path, "--question", "Where?", "--format", "jsonl")
-    told = json.loads(asked.stdout)
+    entry = json.loads(asked.stdout)
     text = TEXT.replace("\r\n", "\n")  # however a file ends its lines, an end is one character
-    assert told["place"] == str(path) and told["answer"] == (
-        "" if told["start"] is None else text[told["start"] : told["end"]]
+    assert entry["place"] == str(path) and entry["answer"] == (
+        "" if entry["start"] is None else text[entry["start"] : entry["end"]]
     )
-    if told["answer"]:
-        assert f"[{' '.join(told['answer'].split())}]" in asked.stderr
+    if entry["answer"]:
+        assert f"[{' '.join(entry['answer'].split())}]" in asked.stderr
     by_text = regard("answer", trained, "--story", text, "--question", "Where?").stdout
     assert by_text == regard("answer", trained, "--story", "-", "--question", "Where?", stdin=path.read_bytes()).stdout
     assert by_text == regard("answer", trained, "--story", text + " Where?").stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["--story", "", "--question", "Where?"], 1, "the story is empty"),
         (["--story", "Ben left.", "--question", "?"], 1, "has no words"),
@@ -97,10 +97,10 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["--story", "Ben left. " * 5000, "--question", "Who?"], 1, "15000 words, and at most 10000"),
     ],
 )
-def test_what_cannot_be_answered_is_told(regard, trained, tmp_path, monkeypatch, arguments, code, told):
+def test_what_cannot_be_answered_is_told(regard, trained, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("{")
-    assert told in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
+    assert message in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_no_question_in_is_no_line_out(regard, trained, tmp_path, monkeypatch, n
     """B15: nothing is written, and the exit code is 0; to train on it is an error."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(given)
-    told = regard("answer", trained, name, stdin=given)
-    assert told.stdout == "" and told.stderr == ""
+    result = regard("answer", trained, name, stdin=given)
+    assert result.stdout == "" and result.stderr == ""
     if name == "a.json":
         assert "a.json: " in regard("train", "reading", "--data", name, "--run", "run", code=1).stderr
 
 
 def test_evaluate_and_show(regard, trained, file, tmp_path):
-    told = json.loads(regard("evaluate", trained, f"squad={file}", "--format", "json").stdout)
-    assert told["questions"] == 3 and set(told["measures"]) == {"exact", "f1", "answerable"}
+    evaluation = json.loads(regard("evaluate", trained, f"squad={file}", "--format", "json").stdout)
+    assert evaluation["questions"] == 3 and set(evaluation["measures"]) == {"exact", "f1", "answerable"}
     shown = regard("show", trained, f"{TEXT.splitlines()[0]} Who wrote it?").stdout
     assert "start and end pointer" in shown and "not an effect" in " ".join(shown.split())
     regard("show", trained, "--out", tmp_path / "story.html", "--lang", "zh")
@@ -131,8 +131,8 @@ def test_a_bad_file_is_named_before_anything_is_made(regard, tmp_path):
     tree = squad(("Who?", "Zoë"))
     tree["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 4
     path.write_text(json.dumps(tree))
-    told = regard("train", "reading", "--data", path, "--run", tmp_path / "run", code=1).stderr
-    assert "bad.json, article 'Light', question 'q0': at answer_start 4" in told and not (tmp_path / "run").exists()
+    message = regard("train", "reading", "--data", path, "--run", tmp_path / "run", code=1).stderr
+    assert "bad.json, article 'Light', question 'q0': at answer_start 4" in message and not (tmp_path / "run").exists()
     assert "--data is the folder of a recipe's files" in regard("train", "algorithms", "--data", path, code=2).stderr
 
 

@@ -36,8 +36,8 @@ def test_compare_names_a_damaged_file(regard, run, copy, name, content, message)
 
 def test_results_without_some_numbers_are_compared_by_the_others(regard, run, copy):
     (copy / "results.json").write_text('{"best": {"loss": 2.0}}')
-    told = json.loads(regard("compare", run, copy, "--format", "json").stdout)
-    assert told[1]["parameters"] is None and told[1]["best loss"] == 2.0
+    compared = json.loads(regard("compare", run, copy, "--format", "json").stdout)
+    assert compared[1]["parameters"] is None and compared[1]["best loss"] == 2.0
 
 
 def test_a_deeply_nested_tokenizer_is_damaged(regard, copy):

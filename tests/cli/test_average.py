@@ -24,11 +24,11 @@ def test_a_runs_last_checkpoints_make_a_run_of_their_own(regard, run, files, tmp
                                                                    str(kept[0] / "model.safetensors")]  # fmt: skip
     assert regard("translate", tmp_path / "mean", "at noon").stdout.count("\n") == 1
     assert "mean" in regard("compare", run, tmp_path / "mean").stdout
-    told = regard("train", "--resume", tmp_path / "mean", code=1).stderr
-    assert "the mean of 2 weights, not a training" in told
+    message = regard("train", "--resume", tmp_path / "mean", code=1).stderr
+    assert "the mean of 2 weights, not a training" in message
     assert "is there already" in regard("average", run, "--out", tmp_path / "mean", code=1).stderr
-    told = regard("average", run, "--out", tmp_path / "none", "--last", 3, code=1).stderr
-    assert "holds 2 checkpoints, and 3 are wanted" in told and "training.keep=3" in told
+    message = regard("average", run, "--out", tmp_path / "none", "--last", 3, code=1).stderr
+    assert "holds 2 checkpoints, and 3 are wanted" in message and "training.keep=3" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mean"]
 
 
@@ -44,8 +44,8 @@ def test_runs_of_another_beginning_are_refused_and_named(regard, run, tmp_path):
         torch.testing.assert_close(tensor, 2 * weights[name])
     config["seed"], config["model"]["cell"] = 6, "lstm"
     (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(config))
-    told = regard("average", run, tmp_path / "other", "--out", tmp_path / "none", code=1).stderr
-    assert "seed: 5 and 6" in told and "model.cell: gru and lstm" in told and "learning_rate" not in told
+    message = regard("average", run, tmp_path / "other", "--out", tmp_path / "none", code=1).stderr
+    assert "seed: 5 and 6" in message and "model.cell: gru and lstm" in message and "learning_rate" not in message
     assert (
         "last counts the checkpoints"
         in regard("average", run, run, "--last", 2, "--out", tmp_path / "none", code=2).stderr

@@ -21,7 +21,7 @@ def captions(regard, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A picture that is no square, one of a pixel, and a file that is none; in the order of names."""
+    """An image that is no square, one of a pixel, and a file that is none; in the order of names."""
     path = tmp_path_factory.mktemp("pictures")
     pixels = np.random.default_rng(3).integers(0, 256, (11, 31, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path / "a wide.png")
@@ -45,22 +45,22 @@ def test_a_picture_in_is_a_line_out_whatever_the_picture_k8(regard, captions, fo
 
 
 def test_paths_come_from_standard_input_a_line_each_k8(regard, captions, folder):
-    told = regard("caption", captions, folder, "--format", "tsv", code=1).stdout
+    output = regard("caption", captions, folder, "--format", "tsv", code=1).stdout
     wide, bad = folder / "a wide.png", folder / "c.png"
     from_pipe = regard("caption", captions, "-", "--format", "tsv", stdin=f"{folder}\n".encode(), code=1)
-    assert from_pipe.stdout == told
-    lines = told.splitlines()
+    assert from_pipe.stdout == output
+    lines = output.splitlines()
     some = regard("caption", captions, bad, "-", "--format", "tsv", stdin=f"{wide}\r\n{bad}".encode(), code=1)
     assert some.stdout.splitlines() == [lines[2], lines[0], lines[2]]
     assert regard("caption", captions, "-", stdin=b"").stdout == ""
     blank = regard("caption", captions, "-", stdin=f"{wide}\n\n".encode(), code=1)
-    assert "standard input, line 2 is empty; the path of a picture is expected" in blank.stderr and not blank.stdout
+    assert "standard input, line 2 is empty; the path of an image is expected" in blank.stderr and not blank.stdout
 
 
 def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_path):
     out = tmp_path / "out.jsonl"
-    told = "--format", "jsonl", "--looks", "--beam", 3, "--out", out
-    regard("caption", captions, folder, *told, code=1)
+    options = "--format", "jsonl", "--looks", "--beam", 3, "--out", out
+    regard("caption", captions, folder, *options, code=1)
     first, _, fault = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert first["image"].endswith("a wide.png") and 0 < first["probability"] <= 1
     looks = np.array(first["looks"])
@@ -75,7 +75,7 @@ def test_json_tells_words_probability_and_looks(regard, captions, folder, tmp_pa
 
 
 def test_names_that_are_not_utf8_are_written_as_escapes_b31(regard, captions, folder, tmp_path):
-    """A folder of an old archive has such names; the lines and the page were lost after all pictures were captioned."""
+    """A folder of an old archive has such names; the lines and the page were lost after all images were captioned."""
     pictures = tmp_path / "old"
     pictures.mkdir()
     try:

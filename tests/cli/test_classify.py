@@ -41,13 +41,13 @@ def trained(regard, files, tmp_path_factory):
 
 
 def test_it_has_learned_and_says_so(regard, trained, files):
-    told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
-    assert told["measures"]["accuracy"] > 0.95
-    assert sum(row["sentences"] for row in told["lengths"]) == told["sentences"] < 60
-    assert 0.5 <= told["baselines"]["the most frequent label"] < 0.8
+    evaluation = json.loads(regard("evaluate", trained, "--format", "json").stdout)
+    assert evaluation["measures"]["accuracy"] > 0.95
+    assert sum(row["sentences"] for row in evaluation["lengths"]) == evaluation["sentences"] < 60
+    assert 0.5 <= evaluation["baselines"]["the most frequent label"] < 0.8
     parts = [f"files.{label}={files / label}.txt" for label in ("good", "bad")]
     part = json.loads(regard("evaluate", trained, *parts, "part=test", "--format", "json").stdout)
-    assert part["sentences"] == told["sentences"] and part["measures"] == pytest.approx(told["measures"])
+    assert part["sentences"] == evaluation["sentences"] and part["measures"] == pytest.approx(evaluation["measures"])
     assert json.loads(regard("evaluate", trained, *parts, "--format", "json").stdout)["sentences"] == 180
     assert "the most frequent label" in regard("evaluate", trained).stdout
 
@@ -57,14 +57,14 @@ def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path
     lines = ["a fine b", "", "dull", " \t ", "Zork 中 😀 fine", "c " * 20 + "dull", "fine"]
     path = tmp_path / "lines.txt"
     path.write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
-    told = regard("classify", trained, path, "--batch", 2, code=1)
-    out = told.stdout.split("\n")
+    result = regard("classify", trained, path, "--batch", 2, code=1)
+    out = result.stdout.split("\n")
     labels = [line.split("\t")[0] for line in out]
     assert labels == ["good", "", "bad", "", labels[4], labels[5], "good", ""]
-    assert "warning: line 6: 21 pieces are more than the model's 12" in told.stderr
+    assert "warning: line 6: 21 pieces are more than the model's 12" in result.stderr
     assert {labels[4], labels[5]} <= {"good", "bad"}  # of words that no training sentence had
     assert all(0.5 < float(line.split("\t")[1]) <= 1 for line in out if line)
-    assert regard("classify", trained, "-", "--batch", 1, stdin=path.read_bytes(), code=1).stdout == told.stdout
+    assert regard("classify", trained, "-", "--batch", 1, stdin=path.read_bytes(), code=1).stdout == result.stdout
     objects = [
         json.loads(line) for line in regard("classify", trained, path, "--format", "jsonl", code=1).stdout.splitlines()
     ]
@@ -148,7 +148,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (["data.tsv=none.tsv"], "no such file"),
         ([], "no sentences to train on"),
@@ -157,9 +157,9 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, files, tmp_path):
         (["data.tsv=a.tsv", "training.monitor=bleu"], "bleu"),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, told):
+def test_what_is_wrong_is_told(regard, tmp_path, given, message):
     code = 1 if "none" in str(given) else 2
-    assert told in regard("train", "classification", *given, "--run", tmp_path / "run", code=code).stderr
+    assert message in regard("train", "classification", *given, "--run", tmp_path / "run", code=code).stderr
 
 
 def test_a_run_of_another_task_is_refused(regard, trained):
@@ -172,10 +172,11 @@ def test_counts_are_news_and_an_empty_file_of_a_label_is_a_warning(regard, files
     (tmp_path / "none.txt").write_text("\n \n")
     given = [f"data.files.{label}={files / label}.txt" for label in ("good", "bad")]
     given += [f"data.files.mixed={tmp_path / 'none.txt'}", "--threads", 1, *TINY, "training.steps=1"]
-    told = regard("train", "classification", *given, "--run", tmp_path / "loud").stderr
-    assert "sentences; in training: bad " in told and "warning: " not in told.replace("warning: " + str(tmp_path), "")
+    message = regard("train", "classification", *given, "--run", tmp_path / "loud").stderr
+    assert "sentences; in training: bad " in message
+    assert "warning: " not in message.replace("warning: " + str(tmp_path), "")
     warned = f"warning: {tmp_path / 'none.txt'} has no sentence of the label 'mixed': it is empty, or of blank lines "
-    assert warned + "alone; that label is not learned\n" in told
+    assert warned + "alone; that label is not learned\n" in message
     quiet = regard("train", "classification", *given, "--run", tmp_path / "quiet", "--quiet").stderr
     assert quiet == warned + "alone; that label is not learned\n"
     assert json.loads((tmp_path / "quiet" / "tokenizers" / "labels.json").read_text()) == ["bad", "good"]

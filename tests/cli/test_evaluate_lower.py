@@ -23,8 +23,8 @@ def test_capitals_that_are_never_written_are_told(regard, lower, files, tmp_path
     capitals = sum(any(letter.isupper() for letter in target) for target in targets)
     assert 0 < capitals < 20 == len(targets)
     given = "--source", files / "test.fr", "--target", files / "test.en"
-    told = regard("evaluate", lower, *given)
-    assert f"warning: {TOLD.format(capitals)}" in told.stderr and "case:mixed" in told.stdout
+    result = regard("evaluate", lower, *given)
+    assert f"warning: {TOLD.format(capitals)}" in result.stderr and "case:mixed" in result.stdout
     assert (
         TOLD.format(capitals) in json.loads(regard("evaluate", lower, *given, "--format", "json").stdout)["notes"][-1]
     )

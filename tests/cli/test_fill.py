@@ -35,21 +35,23 @@ def trained(regard, text, tmp_path_factory):
 
 
 def test_it_has_learned(regard, trained, text):
-    told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
-    trigrams, usual = (told["baselines"][name] for name in ("trigrams, both sides known", "the most frequent piece"))
+    evaluation = json.loads(regard("evaluate", trained, "--format", "json").stdout)
+    trigrams, usual = (
+        evaluation["baselines"][name] for name in ("trigrams, both sides known", "the most frequent piece")
+    )
     # Trigrams know all but the colour: 7.5 of 8 pieces, or 7.4 as one of the colours is the likelier.
     assert trigrams == pytest.approx(0.9375, abs=0.06) and usual == pytest.approx(0.125, abs=0.09)
-    assert told["measures"]["accuracy"] > 0.6
-    assert told == json.loads(regard("evaluate", trained, "--format", "json").stdout)  # the same gaps each time
+    assert evaluation["measures"]["accuracy"] > 0.6
+    assert evaluation == json.loads(regard("evaluate", trained, "--format", "json").stdout)  # the same gaps each time
     other = json.loads(regard("evaluate", trained, f"text={text}", "--format", "json").stdout)
-    assert other["gaps"] > 5 * told["gaps"] and "words, of " in other["signatures"]["accuracy"]
+    assert other["gaps"] > 5 * evaluation["gaps"] and "words, of " in other["signatures"]["accuracy"]
 
 
 def test_gaps_are_filled_from_both_sides(regard, trained):
     for word in ("two", "five", "six"):
         assert regard("fill", trained, LINE.replace(word, "[MASK]")).stdout == LINE + "\n"
-    told = regard("fill", trained, LINE.replace("red", "[MASK]"), "--format", "jsonl", "--top", 3).stdout
-    [gap] = json.loads(told)["gaps"]
+    output = regard("fill", trained, LINE.replace("red", "[MASK]"), "--format", "jsonl", "--top", 3).stdout
+    [gap] = json.loads(output)["gaps"]
     assert {"red", "blue"} < set(gap) and len(gap) == 3 and sum(gap.values()) < 1
 
 
@@ -61,11 +63,11 @@ def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path
     ]  # fmt: skip
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(lines), encoding="utf-8")
-    told = regard("fill", trained, path, "--batch", 2, code=1)
-    out = told.stdout.split("\n")
+    result = regard("fill", trained, path, "--batch", 2, code=1)
+    out = result.stdout.split("\n")
     assert len(out) == 8 and out[:3] == [LINE, "", "  no gap here  "]
     assert "[MASK]" not in out[3] and out[4].startswith("zork 中 😀\t") and out[4].endswith(" \ue000!")
-    assert out[5] == lines[5] and "warning: line 6: 29 pieces" in told.stderr
+    assert out[5] == lines[5] and "warning: line 6: 29 pieces" in result.stderr
     assert out[6].startswith("one two three red five ") and "[MASK]" not in out[6] and out[6].endswith(".")
     objects = [json.loads(line) for line in regard("fill", trained, path, "--format", "jsonl", "--top", 3, code=1)
                .stdout.splitlines()]  # fmt: skip
@@ -107,8 +109,9 @@ def test_without_the_training_text_there_are_no_baselines(regard, text, tmp_path
     regard("train", "masked", f"data.text={own}", "--run", run, "--threads", 1, "--quiet",
            *(one for one in TINY if "training" not in one), "training.steps=1")  # fmt: skip
     own.unlink()
-    told = json.loads(regard("evaluate", run, f"text={text}", "--format", "json").stdout)
-    assert told["baselines"] == {} and "no baselines" in told["notes"][0] and "own.txt" in told["notes"][0]
+    evaluation = json.loads(regard("evaluate", run, f"text={text}", "--format", "json").stdout)
+    assert evaluation["baselines"] == {} and "no baselines" in evaluation["notes"][0]
+    assert "own.txt" in evaluation["notes"][0]
     assert "own.txt" in regard("evaluate", run, code=1).stderr
 
 
@@ -125,7 +128,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "told", "code"),
+    ("given", "message", "code"),
     [
         (["data.text=none.txt"], "no such file", 1),
         ([], "no text to train on", 2),
@@ -133,8 +136,8 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, text, tmp_path):
         (["data.text=a", "model.position=learned", "model.context=32"], "set model.context=64", 2),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):
-    assert told in regard("train", "masked", *given, "--run", tmp_path / "run", code=code).stderr
+def test_what_is_wrong_is_told(regard, tmp_path, given, message, code):
+    assert message in regard("train", "masked", *given, "--run", tmp_path / "run", code=code).stderr
 
 
 def test_a_run_of_another_task_is_refused(regard, trained):

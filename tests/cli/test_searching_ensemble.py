@@ -61,8 +61,9 @@ def test_two_runs_give_the_mean_of_their_probabilities(run, other):
 def test_evaluate_takes_several_runs_and_keeps_nothing_in_the_first(regard, run, other, files):
     before = sorted(path.name for path in run.iterdir())
     test = ["--source", files / "test.en", "--target", files / "test.fr", "--max-length", 1]
-    told = json.loads(regard("evaluate", run, "--with", other, *test, "--format", "json").stdout)
-    assert told["runs"] == [str(run), str(other)] and told["mean"] == "probability" and told["pairs"] == 20
+    evaluation = json.loads(regard("evaluate", run, "--with", other, *test, "--format", "json").stdout)
+    assert evaluation["runs"] == [str(run), str(other)] and evaluation["mean"] == "probability"
+    assert evaluation["pairs"] == 20
     assert sorted(path.name for path in run.iterdir()) == before
 
 

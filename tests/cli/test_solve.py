@@ -36,14 +36,15 @@ def test_one_line_in_is_one_line_out_k8(regard, copier, tmp_path):
 def test_a_bad_line_is_named(regard, copier, tmp_path):
     given = tmp_path / "given.txt"
     given.write_text("01 11\n01 1x\n", encoding="utf-8")
-    told = regard("solve", copier, given, "--out", tmp_path / "out.txt", code=1).stderr
-    assert f"{given}, line 2: row 2 is '1x'; expected 2 bits" in told and not (tmp_path / "out.txt").exists()
+    message = regard("solve", copier, given, "--out", tmp_path / "out.txt", code=1).stderr
+    assert f"{given}, line 2: row 2 is '1x'; expected 2 bits" in message and not (tmp_path / "out.txt").exists()
     assert "standard input, line 1" in regard("solve", copier, stdin=b"0\n", code=1).stderr
 
 
 def test_it_is_measured_and_shown(regard, copier, tmp_path):
-    told = json.loads(regard("evaluate", copier, "sequences=5", "lengths=[6, 9]", "--format", "json").stdout)
-    assert [row["length"] for row in told["lengths"]] == ["1–3", "6", "9"] and told["measures"]["exact_twice"] == 0
+    evaluation = json.loads(regard("evaluate", copier, "sequences=5", "lengths=[6, 9]", "--format", "json").stdout)
+    assert [row["length"] for row in evaluation["lengths"]] == ["1–3", "6", "9"]
+    assert evaluation["measures"]["exact_twice"] == 0
     assert "Did you mean 'sequences'" in regard("evaluate", copier, "sequence=5", code=2).stderr
     page = tmp_path / "memory.html"
     regard("show", copier, "--length", 3, "--out", page)

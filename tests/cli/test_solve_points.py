@@ -29,10 +29,11 @@ def test_a_set_in_is_a_line_out_from_csv_json_and_a_pipe_k8(regard, hull, tmp_pa
     assert regard("solve", hull, "0,0 1,0 0.4,1").stdout == first + "\n"
     regard("solve", hull, given, "--out", tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == answers
-    told = [
+    entries = [
         json.loads(line) for line in regard("solve", hull, given, "--format", "jsonl", "--beam", 3).stdout.splitlines()
     ]
-    assert told[0]["points"] == sets[0] and sorted(told[0]["answer"]) == [1, 2, 3] and 0 < told[1]["probability"] <= 1
+    assert entries[0]["points"] == sets[0] and sorted(entries[0]["answer"]) == [1, 2, 3]
+    assert 0 < entries[1]["probability"] <= 1
     for nothing in (b"", b"\n \n", b"[]"):
         answered = regard("solve", hull, "-", stdin=nothing)
         assert answered.stdout == ""  # B15
@@ -63,13 +64,14 @@ def test_answers_are_drawn(regard, hull, tmp_path):
 def test_what_is_wrong_is_named(regard, hull, tmp_path):
     given = tmp_path / "points.csv"
     given.write_text("0,0\n1,0\n0,?\n", encoding="utf-8")
-    told = regard("solve", hull, given, "--out", tmp_path / "out.txt", code=1).stderr
-    assert f"{given}, line 3: '?' is no number" in told and not (tmp_path / "out.txt").exists()
+    message = regard("solve", hull, given, "--out", tmp_path / "out.txt", code=1).stderr
+    assert f"{given}, line 3: '?' is no number" in message and not (tmp_path / "out.txt").exists()
     assert "the text, line 1: a set of 2; hull needs 3" in regard("solve", hull, "0,0 1,0", code=1).stderr
     assert "no such file" in regard("solve", hull, "absent.csv", code=1).stderr
 
 
 def test_it_is_measured(regard, hull):
-    told = json.loads(regard("evaluate", hull, "sets=4", "--format", "json").stdout)
-    assert [row["points"] for row in told["lengths"]] == ["3", "4", "5"] and told["measures"]["exact_shortest"] == 1
-    assert "coverage" in told["measures"] and told["baselines"] == {}
+    evaluation = json.loads(regard("evaluate", hull, "sets=4", "--format", "json").stdout)
+    assert [row["points"] for row in evaluation["lengths"]] == ["3", "4", "5"]
+    assert evaluation["measures"]["exact_shortest"] == 1
+    assert "coverage" in evaluation["measures"] and evaluation["baselines"] == {}

@@ -50,10 +50,10 @@ def trained(regard, treebank, tmp_path_factory):
 
 
 def test_it_has_learned_what_counting_words_cannot(regard, trained, treebank):
-    told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
-    assert told["measures"]["accuracy"] > 0.97 > told["baselines"]["the most frequent tag of each word"]
-    known, unknown = told["lengths"]
-    assert known["words"] + unknown["words"] == told["words"] and unknown["words"] > 5
+    evaluation = json.loads(regard("evaluate", trained, "--format", "json").stdout)
+    assert evaluation["measures"]["accuracy"] > 0.97 > evaluation["baselines"]["the most frequent tag of each word"]
+    known, unknown = evaluation["lengths"]
+    assert known["words"] + unknown["words"] == evaluation["words"] and unknown["words"] > 5
     assert unknown["accuracy"] > 0.9  # known by their endings alone
     assert json.loads(regard("evaluate", trained, f"treebank={treebank}", "--format", "json").stdout)["words"] > 500
 
@@ -63,17 +63,17 @@ def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path
     lines = ["they run.", "", "the run .", " \t ", "中 😀 zorkly", "a " * 20 + "run", "they-run"]
     path = tmp_path / "lines.txt"
     path.write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
-    told = regard("tag", trained, path, "--batch", 2, code=1)
-    out = told.stdout.split("\n")
+    result = regard("tag", trained, path, "--batch", 2, code=1)
+    out = result.stdout.split("\n")
     assert out[:4] == ["they/PRON run/VERB ./PUNCT", "", "the/DET run/NOUN ./PUNCT", ""] and len(out) == 8
     assert out[4].endswith("zorkly/ADV") and [word.rsplit("/", 1)[0] for word in out[4].split()] == [
         "中",
         "😀",
         "zorkly",
     ]
-    assert out[5].count(" ") == 12 and "warning: line 6: 21 words are more than the model's 13" in told.stderr
+    assert out[5].count(" ") == 12 and "warning: line 6: 21 words are more than the model's 13" in result.stderr
     assert len(out[6].split()) == 3
-    assert regard("tag", trained, "-", "--batch", 1, stdin=path.read_bytes(), code=1).stdout == told.stdout
+    assert regard("tag", trained, "-", "--batch", 1, stdin=path.read_bytes(), code=1).stdout == result.stdout
     spaced = regard("tag", trained, path, "--words", "whitespace", code=1).stdout.split("\n")
     assert spaced[0].startswith("they/PRON run./") and spaced[6].startswith("they-run/")
     objects = [
@@ -105,16 +105,17 @@ def test_batch_mates_and_padding_change_no_tag(trained):
 def test_words_beyond_the_limit_count_as_wrong(trained, tmp_path, regard):
     path = tmp_path / "long.conllu"
     path.write_text(sentence(["they", "run"] * 13), encoding="utf-8")
-    told = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
-    assert told["words"] == 26 and told["measures"]["accuracy"] == 0.5 and "26 words are more" in told["notes"][0]
+    evaluation = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
+    assert evaluation["words"] == 26 and evaluation["measures"]["accuracy"] == 0.5
+    assert "26 words are more" in evaluation["notes"][0]
 
 
 def test_a_tag_that_training_did_not_have_counts_as_wrong_and_is_told_with_its_line(regard, trained, tmp_path):
     path, other = tmp_path / "other.conllu", sentence(["they"]).replace("PRON", "PRN")
     path.write_text(sentence(["the", "run"]) + other, encoding="utf-8")
-    told = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
-    assert told["measures"]["accuracy"] == pytest.approx(2 / 3)
-    [note] = told["notes"]
+    evaluation = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
+    assert evaluation["measures"]["accuracy"] == pytest.approx(2 / 3)
+    [note] = evaluation["notes"]
     assert "1 words have a tag that does not occur in training ('PRN')" in note
     assert "line 4" in note and "'PRON'" in note
     path.write_text(other, encoding="utf-8")
@@ -146,7 +147,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, treebank, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "told", "code"),
+    ("given", "message", "code"),
     [
         (["data.treebank=none.conllu"], "no such file", 1),
         ([], "no sentences to train on", 2),
@@ -155,16 +156,16 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, treebank, tmp_path):
         (["data.treebank=a", "model.position=learned", "model.context=7"], "set data.max_length=7", 2),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, told, code):
-    assert told in regard("train", "tagging", *given, "--run", tmp_path / "run", code=code).stderr
+def test_what_is_wrong_is_told(regard, tmp_path, given, message, code):
+    assert message in regard("train", "tagging", *given, "--run", tmp_path / "run", code=code).stderr
 
 
 def test_copies_of_one_sentence_are_not_told_to_need_a_larger_share_alone(regard, tmp_path):
     one = "1\tDogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     (tmp_path / "same.conllu").write_text(one * 20, encoding="utf-8")
-    told = regard("train", "tagging", f"data.treebank={tmp_path / 'same.conllu'}", "--run", tmp_path / "run", code=1)
-    assert "20 sentences (1 of them different; copies of one are all in one part)" in told.stderr
-    assert "Give more different ones" in told.stderr
+    result = regard("train", "tagging", f"data.treebank={tmp_path / 'same.conllu'}", "--run", tmp_path / "run", code=1)
+    assert "20 sentences (1 of them different; copies of one are all in one part)" in result.stderr
+    assert "Give more different ones" in result.stderr
 
 
 def test_a_run_of_another_task_is_refused(regard, trained):

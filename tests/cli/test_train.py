@@ -126,8 +126,8 @@ def test_debug_shows_the_traceback(regard):
 
 def test_a_taken_folder_is_refused_before_anything_is_announced(regard, tmp_path):
     (tmp_path / "file").write_text("")
-    told = regard("demo", "--out", tmp_path, code=1).stderr
-    assert "is there already" in told and "Learning" not in told
+    message = regard("demo", "--out", tmp_path, code=1).stderr
+    assert "is there already" in message and "Learning" not in message
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ def test_evaluate_measures_and_compare_shows_it(regard, run, files, tmp_path):
     assert compared[2].split() == ["seed", "5", "7"]
     assert any(line.startswith("test.en bleu") for line in compared)
     assert any(line.startswith("steps") and line.endswith("not ended") for line in compared)
-    told = json.loads(regard("compare", run, other, "--format", "json").stdout)
+    summaries = json.loads(regard("compare", run, other, "--format", "json").stdout)
     assert (
-        told[0]["seed"] == 5
-        and told[1]["seed"] == 7
-        and told[0]["test.en aer"] == pytest.approx(entry["measures"]["aer"])
+        summaries[0]["seed"] == 5
+        and summaries[1]["seed"] == 7
+        and summaries[0]["test.en aer"] == pytest.approx(entry["measures"]["aer"])
     )
 
 
@@ -311,12 +311,12 @@ def test_outputs_are_compared_sentence_by_sentence(regard, run, files, tmp_path)
     assert f"{run} has the same BLEU as {run}: not significant at 0.05 (p = 1.0000" in shown
     (tmp_path / "out").write_text(regard("translate", run, files / "test.en").stdout, encoding="utf-8")
     test = ["--target", files / "test.fr", "--samples", 60, "--test", "ar", "--seed", 3, "--format", "json"]
-    told = json.loads(regard("compare", tmp_path / "out", files / "test.fr", *test).stdout)
-    by_run, perfect = told["measures"]["bleu"]
+    compared = json.loads(regard("compare", tmp_path / "out", files / "test.fr", *test).stdout)
+    by_run, perfect = compared["measures"]["bleu"]
     assert f"{by_run['value']:.2f} [" in shown and by_run["p"] is None
     # All 20 sentences differ: of 2^20 swaps those of none and of all are ties.
     assert perfect["p"] == pytest.approx(1 / 61 + 2**-19) and perfect["significant"]
-    assert "seed:3" in told["signatures"]["bleu"]
+    assert "seed:3" in compared["signatures"]["bleu"]
 
 
 def test_what_cannot_be_compared_is_said(regard, run, files):
@@ -324,8 +324,8 @@ def test_what_cannot_be_compared_is_said(regard, run, files):
     assert "is a file" in regard("compare", run, files / "test.fr", code=2).stderr
     assert "give --source too" in regard("compare", run, run, "--target", files / "test.fr", code=2).stderr
     assert "at least two systems" in regard("compare", run, "--target", files / "test.fr", code=2).stderr
-    told = regard("compare", files / "test.fr", files / "train.fr", "--target", files / "test.fr", code=1).stderr
-    assert "train.fr has 130 lines, and there are 20 translations to compare with" in told
+    message = regard("compare", files / "test.fr", files / "train.fr", "--target", files / "test.fr", code=1).stderr
+    assert "train.fr has 130 lines, and there are 20 translations to compare with" in message
 
 
 def test_w4_by_a_trained_translator(regard, run):

@@ -55,8 +55,8 @@ def test_the_recurrent_run_has_steps_and_says_that_it_has_no_heads(regard, run):
 
 
 def test_all_other_commands_take_it_as_it_is(regard, transformer, run, files, tmp_path):
-    told = regard("evaluate", transformer, "--source", files / "test.en", "--target", files / "test.fr").stdout
-    assert "bleu" in told and "entropy" in told
+    output = regard("evaluate", transformer, "--source", files / "test.en", "--target", files / "test.fr").stdout
+    assert "bleu" in output and "entropy" in output
     regard("average", transformer, "--out", tmp_path / "mean", "--last", 2)
     assert regard("translate", tmp_path / "mean", "at noon").stdout.count("\n") == 1
     assert regard("translate", transformer, "at noon", "--with", run).stdout.count("\n") == 1

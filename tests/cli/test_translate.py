@@ -136,8 +136,8 @@ def test_n_best_is_on_one_line_and_refused_beyond_the_beam(regard, run):
 def test_a_beam_wider_than_the_vocabulary_is_refused(regard, run):
     entries = len(library.load(run).target)
     most = max(entries, 128)
-    told = regard("translate", run, "-", "--beam", most + 1, stdin="at noon\n", code=2)
-    assert told.stdout == "" and told.stderr.startswith(
+    result = regard("translate", run, "-", "--beam", most + 1, stdin="at noon\n", code=2)
+    assert result.stdout == "" and result.stderr.startswith(
         f"error: the beam is {most + 1} hypotheses, and the vocabulary has {entries} entries; give at most {most}."
     )
     assert regard("translate", run, "at noon", "--beam", most, "--max-length", 2).stdout
@@ -196,8 +196,8 @@ def test_the_library_gives_what_the_command_prints(regard, run):
     translator = library.load(run)
     [one] = translator.translate(["for two days"])
     assert one.text + "\n" == regard("translate", run, "for two days").stdout
-    assert one.alignment.shape == (len(one.pieces), len(one.source_pieces))
-    assert (one.pieces[-1] == "</s>") == one.finished
+    assert one.alignment.shape == (len(one.tokens), len(one.source_tokens))
+    assert (one.tokens[-1] == "</s>") == one.finished
     assert translator.translate([]) == []
 
 

@@ -64,8 +64,8 @@ def test_killed_twice_it_goes_on_byte_for_byte(regard, run, long, tmp_path):
     for lines in (4, 8):
         kept = killed([*plain, "--out", broken, "--quiet"], tmp_path / "broken.part.json", lines, draw.random() / 50)
         assert kept >= lines and not broken.exists()
-    told = regard(*plain, "--out", broken).stderr
-    assert f"holds {kept} of 13 lines; going on after them." in told
+    message = regard(*plain, "--out", broken).stderr
+    assert f"holds {kept} of 13 lines; continuing after them." in message
     assert broken.read_text(encoding="utf-8") == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "in.gz"]
 
@@ -126,8 +126,8 @@ def test_lines_that_were_cut_before_a_kill_are_told_again(regard, run, long, tmp
     assert "division by zero" in regard(*plain, code=1).stderr
     monkeypatch.undo()
     monkeypatch.setattr("regard.cli.translate._CHUNK", 2)
-    told = regard(*plain, code=1).stderr
-    assert "holds 4 of 6 lines" in told and "1 of these lines were cut" in told
+    message = regard(*plain, code=1).stderr
+    assert "holds 4 of 6 lines" in message and "1 of these lines were cut" in message
     assert (tmp_path / "out").read_text().count("\n") == 6
 
 

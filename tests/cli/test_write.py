@@ -9,7 +9,7 @@ import torch
 from regard.data.language.stream import TokenStream
 from regard.errors import DataError
 from regard.tasks.core.load import load
-from regard.tasks.language.evaluation import evaluate_segments, segment_length
+from regard.tasks.language.evaluation import evaluate_segments, segment_length_of
 
 RHYME = ["one two three", "four five six", "", "seven eight nine"]
 TINY = [
@@ -35,8 +35,8 @@ def trained(regard, rhyme, tmp_path_factory):
 
 
 def test_it_knows_the_rhyme_and_goes_on_with_it(regard, trained):
-    told = regard("write", trained, "one two", "--greedy", "--length", 10).stdout
-    assert told == "one two three\nfour five six\n\nseven eight nine\n"
+    output = regard("write", trained, "one two", "--greedy", "--length", 10).stdout
+    assert output == "one two three\nfour five six\n\nseven eight nine\n"
     assert regard("write", trained, "four", "--greedy", "--one-line").stdout == "four five six\n"
     assert regard("write", trained, "one two three\nfour", "--greedy", "--length", 2).stdout.endswith("four five six\n")
     assert regard("write", trained, "one", "--length", 0).stdout == "one\n"
@@ -59,9 +59,9 @@ def test_an_unknown_prompt_keeps_its_spelling(regard, trained):
 
 
 def test_perplexity_counts_every_piece_once(regard, trained, rhyme, tmp_path):
-    told = json.loads(regard("evaluate", trained, "--format", "json").stdout)
-    assert told["measures"]["perplexity"] < 2 and told["measures"]["accuracy"] > 0.85
-    assert sum(row["pieces"] for row in told["lengths"]) == told["pieces"] == 3 * 13
+    evaluation = json.loads(regard("evaluate", trained, "--format", "json").stdout)
+    assert evaluation["measures"]["perplexity"] < 2 and evaluation["measures"]["accuracy"] > 0.85
+    assert sum(row["pieces"] for row in evaluation["lengths"]) == evaluation["pieces"] == 3 * 13
     other = tmp_path / "other.txt"
     other.write_text("one two zork\n", encoding="utf-8")
     found = json.loads(regard("evaluate", trained, f"text={other}", "--format", "json").stdout)
@@ -78,12 +78,12 @@ def test_the_state_is_carried_over_windows(trained):
     """K5: cut into windows of any size, a text is told with the same probability."""
     writer = load(trained)
     stream = TokenStream.of(RHYME * 5, writer.tokenizer)
-    stretch = segment_length(writer.settings)
-    assert stretch == 1024
-    whole = evaluate_segments(writer.model, stream, stretch=stretch, window=1000)
+    segment_length = segment_length_of(writer.settings)
+    assert segment_length == 1024
+    whole = evaluate_segments(writer.model, stream, segment_length=segment_length, window=1000)
     for window in (1, 7):
-        told = evaluate_segments(writer.model, stream, stretch=stretch, window=window)
-        assert told.nats == pytest.approx(whole.nats, abs=1e-3)
+        sums = evaluate_segments(writer.model, stream, segment_length=segment_length, window=window)
+        assert sums.nats == pytest.approx(whole.nats, abs=1e-3)
 
 
 def test_what_each_word_looked_back_at(regard, trained, tmp_path):
@@ -117,8 +117,8 @@ def test_a_text_that_cannot_be_used_is_told(regard, tmp_path):
     assert "no text to train on" in regard("train", "language", "--run", tmp_path / "run", code=2).stderr
     path = tmp_path / "short.txt"
     path.write_text("one\n")
-    told = regard("train", "language", f"data.text={path}", "--run", tmp_path / "run", code=1).stderr
-    assert "give more text" in told
+    message = regard("train", "language", f"data.text={path}", "--run", tmp_path / "run", code=1).stderr
+    assert "give more text" in message
 
 
 def test_one_text_is_not_taken_for_its_characters(trained):

@@ -83,12 +83,12 @@ def test_each_document_is_told_from_its_beginning(regard, poet):
         one, ids = ids[:end], ids[end:]
         step = writer.model.step(writer.model.start(None, 1), torch.tensor([[BEGIN, *one[:-1]]]))
         nats -= step.logits[0].log_softmax(-1)[range(end), one].sum().item()
-    told = json.loads(regard("evaluate", poet, "--format", "json").stdout)
-    assert told["pieces"] == len(stream)
-    assert told["measures"]["loss"] == pytest.approx(nats / len(stream), abs=1e-5)
-    assert told["measures"]["perplexity"] == pytest.approx(math.exp(nats / len(stream)), rel=1e-4)
-    assert "each document from its beginning" in told["signatures"]["perplexity"]
-    small = evaluate_segments(writer.model, stream, stretch=16, window=3, apart=True)
+    evaluation = json.loads(regard("evaluate", poet, "--format", "json").stdout)
+    assert evaluation["pieces"] == len(stream)
+    assert evaluation["measures"]["loss"] == pytest.approx(nats / len(stream), abs=1e-5)
+    assert evaluation["measures"]["perplexity"] == pytest.approx(math.exp(nats / len(stream)), rel=1e-4)
+    assert "each document from its beginning" in evaluation["signatures"]["perplexity"]
+    small = evaluate_segments(writer.model, stream, segment_length=16, window=3, apart=True)
     assert small.nats == pytest.approx(nats, abs=1e-3)
 
 
@@ -115,8 +115,8 @@ def test_it_writes_past_what_it_sees(regard, rhymer):
     long = "\n".join(RHYME * 2) + "\none"
     both = writer.write_all(["one", long], sample=False, length=20)
     assert both == [writer.write(start, sample=False, length=20) for start in ("one", long)]
-    told = regard("write", rhymer, "one", "--length", 30, "--reach", 14, code=2).stderr
-    assert told == (
+    message = regard("write", rhymer, "one", "--length", 30, "--reach", 14, code=2).stderr
+    assert message == (
         "error: reach is 14 pieces, and this model knows 13 positions, which it learned (model.context); "
         "give 13 or less\n"
     )
@@ -124,11 +124,11 @@ def test_it_writes_past_what_it_sees(regard, rhymer):
 
 
 def test_a_test_reads_as_far_as_training_did_unless_told(regard, rhymer):
-    told = json.loads(regard("evaluate", rhymer, "--format", "json").stdout)
-    assert "stretches of 13 " in told["signatures"]["perplexity"] and told["measures"]["perplexity"] < 3
-    assert [row["place"] for row in told["lengths"]] == ["1–8", "9–64"]
+    evaluation = json.loads(regard("evaluate", rhymer, "--format", "json").stdout)
+    assert "stretches of 13 " in evaluation["signatures"]["perplexity"] and evaluation["measures"]["perplexity"] < 3
+    assert [row["place"] for row in evaluation["lengths"]] == ["1–8", "9–64"]
     less = json.loads(regard("evaluate", rhymer, "stretch=2", "part=validation", "--format", "json").stdout)
-    assert less["measures"]["perplexity"] > told["measures"]["perplexity"]
+    assert less["measures"]["perplexity"] > evaluation["measures"]["perplexity"]
     assert "holds positions 0 to 12" in regard("evaluate", rhymer, "stretch=20").stderr
 
 
@@ -160,9 +160,9 @@ def test_a_writing_is_recorded_step_by_step(rhymer):
 
 
 def test_settings_that_cannot_be_are_told_before_the_text_is_read(regard, poems, tmp_path):
-    told = regard("train", "language", f"data.text={poems}", "data.documents=apart", "model.kind=lstm", "--run",
+    message = regard("train", "language", f"data.text={poems}", "data.documents=apart", "model.kind=lstm", "--run",
                   tmp_path / "run", code=2).stderr  # fmt: skip
-    assert "documents=apart" in told and "needs model.kind=transformer" in told
-    told = regard("train", "language", f"data.text={poems}", "data.window=20", "model.kind=transformer",
+    assert "documents=apart" in message and "needs model.kind=transformer" in message
+    message = regard("train", "language", f"data.text={poems}", "data.window=20", "model.kind=transformer",
                   "model.position=learned", "model.context=19", "--run", tmp_path / "run", code=2).stderr  # fmt: skip
-    assert "learned positions end at model.context, 19" in told
+    assert "learned positions end at model.context, 19" in message

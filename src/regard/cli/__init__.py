@@ -2,7 +2,11 @@
 
 
 def main() -> None:
-    """The entry point of the `regard` program."""
+    """The entry point of the `regard` program.
+
+    Raises:
+        SystemExit: 130, the program was stopped by the user.
+    """
     try:
         from regard.cli.app import run
 

@@ -126,16 +126,16 @@ def align(
     found = align_pairs(
         forward, pairs, backward=backward, counted=words, threshold=threshold, posterior=posterior, batch=batch
     )
-    warned = _Warned(found)
+    alignments = _Warned(found)
     if true is None or out_ is not None:
         kept = []
         with written(out_) as write:
-            for line, one in enumerate(warned, start=1):
+            for line, one in enumerate(alignments, start=1):
                 write(_shown(one, line, joined, first, format, soft))
                 if true is not None:
                     kept.append(one)
     else:
-        kept = list(warned)
+        kept = list(alignments)
     if true is not None:
         from regard.tasks.translation.align import measure
 
@@ -145,7 +145,7 @@ def align(
         else:
             rows = [[name, *_rates(one)] for name, one in scores.items()]
             out(table([f"{len(kept)} pairs", "AER", "precision", "recall", "links"], rows))
-    if warned.cut:
+    if alignments.cut:
         raise typer.Exit(FAILED)
 
 

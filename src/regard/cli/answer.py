@@ -60,7 +60,7 @@ def answer(
 
     Either of one story, --story and --question (or a story that itself ends in a question); or of many in the form of
     bAbI: lines `number sentence`, number 1 begins a story, a line that ends in ? or has tabs is a question. A question
-    in is a line out, in order. Words that the model has never read are told; sentences that are too long are cut, with
+    in is a line out, in order. Words that the model has never read are named; sentences that are too long are cut, with
     a warning, and the exit code is 1.
 
     A reader that points (model.kind=span) answers with words of the text as they stand there, and nothing where the
@@ -158,23 +158,23 @@ def _found(one: "Found", format: str) -> str:
     if format == "tsv":
         return f"{' '.join(one.text.split())}\t{one.probability:.4f}"
     question = one.question
-    record: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
-    record |= {"question": question.question, "answer": one.text, "probability": one.probability}
-    record |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
+    entry: dict[str, Any] = {"place": question.place, **({"id": question.id} if question.id else {})}
+    entry |= {"question": question.question, "answer": one.text, "probability": one.probability}
+    entry |= {"start": one.span[0], "end": one.span[1]} if one.span else {"start": None, "end": None}
     if one.nothing is not None:
-        record["no_answer"] = one.nothing
+        entry["no_answer"] = one.nothing
     sums = one.sums(one.weights)
-    record["read"] = [
+    entry["read"] = [
         {"start": start, "end": end, "sentence": question.text[start:end], "weight": float(weight)}
         for (start, end), weight in zip(question.sentences, sums, strict=True)
     ]
-    return json.dumps(record | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
+    return json.dumps(entry | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
 
 
 def _written(one: "Answered", format: str) -> str:
     if format == "tsv":
         return f"{one.answer}\t{one.probability:.4f}"
-    record: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "place": one.story.place,
         "question": one.question.text,
         "answer": one.answer,
@@ -182,8 +182,8 @@ def _written(one: "Answered", format: str) -> str:
         "probabilities": one.probabilities,
     }
     if one.read is not None:
-        record["read"] = [
+        entry["read"] = [
             {"line": place + 1, "sentence": one.story.lines[place].text, "weight": float(one.read[place])}
             for place in one.facts
         ]
-    return json.dumps(record | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)
+    return json.dumps(entry | ({"notes": one.notes} if one.notes else {}), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`regard caption`: one picture in is one caption out."""
+"""`regard caption`: one image in is one caption out."""
 
 import json
 import os
@@ -62,10 +62,10 @@ def caption(
     out_: Out = None,
     threads: Threads = None,
 ) -> None:
-    """Say what is in pictures.
+    """Say what is in images.
 
-    Pictures are PNG, JPEG, WebP, GIF (its first frame), BMP, TIFF or PPM, of any size; a run made for features reads
-    .npy and .safetensors. One picture in is one line out, in order. Of a file that is none the line is empty (in
+    Images are PNG, JPEG, WebP, GIF (its first frame), BMP, TIFF or PPM, of any size; a run made for features reads
+    .npy and .safetensors. One image in is one line out, in order. Of a file that is none the line is empty (in
     jsonl it has an `error`), a message names it, and the exit code is 1.
     """
     from regard.tasks.core.load import load
@@ -81,7 +81,7 @@ def caption(
     for written in (*(draw or []), out_):
         refuse_input(written, *paths)
     seen: list[Seen] = []
-    faults = _told(
+    faults = _written(
         _watched(load(run, threads=threads).stream(paths, beam=beam), seen if draw else None), format, looks, out_
     )
     if seen:
@@ -105,16 +105,16 @@ def _named(given: list[Path]) -> Iterator[Path]:
         for number, line in enumerate(standard_input(), start=1):
             name = line.rstrip(b"\r\n")
             if not name.strip():
-                raise DataError(f"{STANDARD_INPUT}, line {number} is empty; the path of a picture is expected")
+                raise DataError(f"{STANDARD_INPUT}, line {number} is empty; the path of an image is expected")
             yield Path(os.fsdecode(name))
 
 
 def _files(given: Iterable[Path], features: bool) -> Iterator[Path]:
     """The files that are named, and those in folders that are named, by their endings."""
-    from regard.data.images import image_file as picture
+    from regard.data.images import image_file
     from regard.data.images.features import ENDINGS
 
-    endings = ENDINGS if features else picture.ENDINGS
+    endings = ENDINGS if features else image_file.ENDINGS
     for path in given:
         if not path.is_dir():
             yield path
@@ -126,7 +126,7 @@ def _files(given: Iterable[Path], features: bool) -> Iterator[Path]:
 
 
 def _watched(seen: "Iterator[Seen]", kept: "list[Seen] | None") -> "Iterator[Seen]":
-    """All of them; those that can be drawn are kept if there is a list for them, and faults are told."""
+    """All of them; those that can be drawn are kept if there is a list for them, and faults are reported."""
     for one in seen:
         if one.fault is not None:
             complain(str(one.fault))
@@ -135,7 +135,7 @@ def _watched(seen: "Iterator[Seen]", kept: "list[Seen] | None") -> "Iterator[See
         yield one
 
 
-def _told(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None) -> int:
+def _written(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None) -> int:
     """Write a line for each, as they come or all in a file; the number of faults."""
     from regard.files import write_atomically
 
@@ -159,11 +159,11 @@ def _line(one: "Seen", format: str, looks: bool) -> str:
     if format == "tsv":
         name = str(one.path).translate(_BLANK)
         return f"{name}\t{one.caption.text if one.caption else ''}"
-    record: dict[str, Any] = {"image": str(one.path)}
+    entry: dict[str, Any] = {"image": str(one.path)}
     if one.caption is None:
-        return json.dumps({**record, "error": str(one.fault)}, ensure_ascii=False)
+        return json.dumps({**entry, "error": str(one.fault)}, ensure_ascii=False)
     said = one.caption
-    record |= {"caption": said.text, "words": said.words, "probability": said.probability}
+    entry |= {"caption": said.text, "words": said.words, "probability": said.probability}
     if looks:
-        record["looks"] = said.weights.round(6).tolist()
-    return json.dumps(record, ensure_ascii=False)
+        entry["looks"] = said.weights.round(6).tolist()
+    return json.dumps(entry, ensure_ascii=False)

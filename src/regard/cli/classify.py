@@ -44,6 +44,6 @@ def classify(
 def _written(verdict: "Verdict", format: str) -> str:
     if format == "tsv":
         return f"{verdict.label}\t{verdict.probability:.4f}" if verdict.label else ""
-    record = {"line": verdict.line, "text": verdict.text, "label": verdict.label or None}
+    entry = {"line": verdict.line, "text": verdict.text, "label": verdict.label or None}
     note = {"note": verdict.note} if verdict.note else {}
-    return json.dumps({**record, "probabilities": verdict.probabilities, **note}, ensure_ascii=False)
+    return json.dumps({**entry, "probabilities": verdict.probabilities, **note}, ensure_ascii=False)

@@ -28,7 +28,11 @@ Threads = Annotated[
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """Turn an error into a message and an exit code: 2 for what was called wrongly, 1 for what failed."""
+    """Turn an error into a message and an exit code: 2 for what was called wrongly, 1 for what failed.
+
+    Raises:
+        typer.Exit: with that code, in place of any error; with `debug` the error itself.
+    """
     debug = debug or Voice.debug
     try:
         yield
@@ -37,7 +41,7 @@ def reported(debug: bool) -> Iterator[None]:
     except (RegardError, OSError) as error:
         if debug:
             raise
-        complain(_told(error))
+        complain(_message(error))
         code = CALLED_WRONGLY if isinstance(error, ConfigError) else FAILED
         raise typer.Exit(getattr(error, "exit_code", code)) from error  # an interrupted training says its own
     except (typer.Exit, typer.Abort):
@@ -57,7 +61,7 @@ def reported(debug: bool) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from stop
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """An error's message; the system's own in words and not as a number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -121,7 +125,11 @@ def _given(context: Any) -> list[str]:
 
 
 def whole_numbers(option: str, text: str, least: int = 0) -> list[int]:
-    """The different whole numbers of an option such as `--seeds 0,1,2`."""
+    """The different whole numbers of an option such as `--seeds 0,1,2`.
+
+    Raises:
+        ConfigError: one of them is no whole number, is less than `least`, or comes twice.
+    """
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError as error:

@@ -53,7 +53,11 @@ def open_streams() -> None:
 
 
 def typed(text: str) -> str:
-    """A text from the command line, read as UTF-8 also where the locale says otherwise."""
+    """A text from the command line, read as UTF-8 also where the locale says otherwise.
+
+    Raises:
+        DataError: the text is not UTF-8.
+    """
     try:
         return os.fsencode(text).decode("utf-8")
     except UnicodeEncodeError:
@@ -140,7 +144,7 @@ class Pace:
 
     def __init__(self, total: int, done: int = 0) -> None:
         self.total, self.before = total, done
-        self.start = self.last = time.monotonic()
+        self.start = self.shown = time.monotonic()
 
     def __call__(self, done: int) -> None:
         """Say how far the work is, but not more often than every ten seconds.
@@ -149,9 +153,9 @@ class Pace:
             done: how many are done.
         """
         now = time.monotonic()
-        if now - self.last < _BETWEEN:
+        if now - self.shown < _BETWEEN:
             return
-        self.last = now
+        self.shown = now
         rate = (done - self.before) / (now - self.start)
         left = (self.total - done) / rate / 60
         say(f"{done:,} of {self.total:,} lines, {rate:,.0f} a second, {left:.1f} minutes left")

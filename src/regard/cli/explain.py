@@ -80,7 +80,7 @@ def explain(
     tensors = {name: torch.zeros(sizes, dtype=kinds[dtype], device=device) for name, sizes in shapes.items()}
     queries, keys, values = tensors["--query"], tensors["--key"], tensors.get("--value")
     with torch.device(device):
-        explained = explanation(
+        report = explanation(
             queries,
             keys,
             values,
@@ -90,7 +90,7 @@ def explain(
             dropout=dropout,
             cost=cost,
         )
-    out(str(explained))
+    out(str(report))
 
 
 def _sizes(name: str, text: str) -> list[int]:

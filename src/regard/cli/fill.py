@@ -42,8 +42,8 @@ def fill(
 ) -> None:
     """Fill the gaps, written [MASK], of each line of a text, a file or standard input.
 
-    Line by line and in order, in constant memory. Each gap is filled with its likeliest piece, while the other gaps of
-    the line are still hidden. A line without a gap stays as it is. A line longer than the model's limit is not filled,
+    Line by line and in order, in constant memory. Each gap is filled with its likeliest token, while the other gaps of
+    the line are still masked. A line without a gap stays as it is. A line longer than the model's limit is not filled,
     with a warning that names it, and the exit code is 1.
     """
     answer_lines(
@@ -58,6 +58,6 @@ def fill(
 
 
 def _written(filled: "Filled") -> str:
-    record = {"line": filled.line, "text": filled.text, "filled": filled.filled, "gaps": filled.gaps}
+    entry = {"line": filled.line, "text": filled.text, "filled": filled.filled, "gaps": filled.gaps}
     note = {"note": filled.note} if filled.note else {}
-    return json.dumps({**record, **note}, ensure_ascii=False)
+    return json.dumps({**entry, **note}, ensure_ascii=False)

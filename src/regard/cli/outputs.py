@@ -185,14 +185,14 @@ def as_json(translation: "Translation", align: str) -> dict[str, Any]:
             entry["words"] = output.words
             entry["links"] = [list(link) for link in translation.links(place)]
         if align == "soft":
-            entry["pieces"] = output.pieces
+            entry["pieces"] = output.tokens
             entry["alignment"] = None if output.alignment is None else output.alignment.tolist()
         outputs.append(entry)
     content: dict[str, Any] = {"line": translation.line, "source": translation.source}
     if align == "words":
         content["source_words"] = translation.source_words
     if align == "soft":
-        content["source_pieces"] = translation.source_pieces
+        content["source_pieces"] = translation.source_tokens
     if translation.note:
         content["note"] = translation.note
     return {**content, "outputs": outputs}

@@ -42,7 +42,8 @@ def pairs_of(
     Raises:
         ConfigError: neither or both kinds of input are named, what was typed cannot be used, or `out_`, the file to
             write, is one of the inputs.
-        DataError: a file cannot be read, or the two have different numbers of lines (told where the shorter one ends).
+        DataError: a file cannot be read, or the two have different numbers of lines (the shorter one
+            is named).
     """
     if (tsv is None) == (source is None or target is None) or (tsv is not None and source is not None):
         raise ConfigError("name the pairs: SOURCE and TARGET (files, texts, or - for one of them), or --tsv FILE")
@@ -63,7 +64,11 @@ def pairs_of(
 
 
 def columns_of(given: str) -> tuple[int, int]:
-    """The two columns of an option such as `2,1`."""
+    """The two columns of an option such as `2,1`.
+
+    Raises:
+        ConfigError: these are not two different columns from 1.
+    """
     parts = given.split(",")
     if len(parts) == 2 and all(part.strip().isdecimal() and int(part) for part in parts):
         source, target = map(int, parts)
@@ -75,8 +80,8 @@ def columns_of(given: str) -> tuple[int, int]:
 def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]) -> Iterator[Text]:
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
-            labels = [STANDARD_INPUT if name == "-" else name for name in names]
-            shorter, longer = labels if source is None else reversed(labels)
+            shown = [STANDARD_INPUT if name == "-" else name for name in names]
+            shorter, longer = shown if source is None else reversed(shown)
             raise DataError(
                 f"{shorter} ends after {number} lines and {longer} goes on; line i of one must translate line i of "
                 f"the other, so both need the same number{_texts(names)}"

@@ -20,7 +20,7 @@ Name = Annotated[str | None, typer.Argument(help="A recipe of the ledger, or a Y
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder that holds the recipe's data files.")]
 Seeds = Annotated[str, typer.Option("--seeds", help="Seeds to train with, separated by commas.")]
 RunFolders = Annotated[Path | None, typer.Option("--run", help="Where the run folders go. [default: runs/NAME]")]
-Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
+Unverified = Annotated[bool, typer.Option("--unverified", help="Continue with data files of another sha256.")]
 
 
 @command(app, "recipes", examples="regard recipes\nregard recipes multi30k-bahdanau-short")
@@ -55,7 +55,7 @@ def reproduce(
 ) -> None:
     """Train a recipe and compare with its band.
 
-    The exit code is 1 when a number lies outside its band. A run that was begun goes on.
+    The exit code is 1 when a number lies outside its band. A run that was begun continues.
     """
     if list_:
         _print_ledger()

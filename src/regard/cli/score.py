@@ -13,9 +13,9 @@ from regard.cli.pairing import Columns, Out, Separator, Source, Target, Tsv, pai
 if TYPE_CHECKING:
     from regard.tasks.translation.predictor import Reading
 
-Tokens = Annotated[bool, typer.Option("--tokens", help="Show each piece with its own log-probability, too.")]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Show each token with its own log-probability, too.")]
 Format = Annotated[
-    Literal["text", "jsonl"], typer.Option("--format", help="jsonl: pieces, each one's number, sum, mean, perplexity.")
+    Literal["text", "jsonl"], typer.Option("--format", help="jsonl: tokens, each one's number, sum, mean, perplexity.")
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed together; changes no more than rounding.")]
 
@@ -44,9 +44,9 @@ def score(
 ) -> None:
     """Score given translations.
 
-    One number a line, in order and in constant memory: the log-probability, in nats, of the translation and its end
-    mark, as the model reads it word by word. It is the log-probability that a search finds for the same pieces. A line
-    longer than the model's limit is cut with a warning that names it, and the exit code is 1.
+    One number a line, in order and in constant memory: the log-probability, in nats, of the translation, EOS
+    counted, as the model reads it token by token. It is the log-probability that a search finds for the same tokens. A
+    line longer than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
     from regard.tasks.core.runs import config_of
 
@@ -57,31 +57,31 @@ def score(
     from regard.tasks.core.load import load
 
     translator = load(run, threads=threads)
-    count = pieces = 0
+    count = token_count = 0
     total = 0.0
     cut = False
     with written(out_) as write:
         for count, reading in enumerate(translator.readings(pairs, batch), start=1):
             write(json.dumps(_as_json(reading), ensure_ascii=False) if format == "jsonl" else _plain(reading, tokens))
-            total, pieces = total + reading.log_probability, pieces + reading.tokens
+            total, token_count = total + reading.log_probability, token_count + reading.length
             for note in reading.notes:
                 warn(f"line {count}: {note}")
                 cut = True
     if count:
         say(
-            f"{count} translations of {pieces} pieces, end marks counted: {total:.2f} nats, {total / pieces:.4f} a "
-            f"piece, perplexity {perplexity(-total, pieces):.2f}"
+            f"{count} translations of {token_count} pieces, end marks counted: {total:.2f} nats, "
+            f"{total / token_count:.4f} a piece, perplexity {perplexity(-total, token_count):.2f}"
         )
     if cut:
         raise typer.Exit(FAILED)
 
 
 def _plain(reading: "Reading", tokens: bool) -> str:
-    """The sum; then, between tabs, each piece and its own number."""
+    """The sum; then, between tabs, each token and its own number."""
     parts = [f"{reading.log_probability:.4f}"]
     if tokens:
-        for piece, value in zip(reading.pieces, reading.log_probabilities, strict=True):
-            spelt = "".join("▁" if character.isspace() else character for character in piece)
+        for token, value in zip(reading.tokens, reading.log_probabilities, strict=True):
+            spelt = "".join("▁" if character.isspace() else character for character in token)
             parts.append(f"{spelt} {value:.4f}")
     return "\t".join(parts)
 
@@ -95,9 +95,9 @@ def _as_json(reading: "Reading") -> dict[str, Any]:
         "source": reading.source.text,
         "target": reading.target.text,
         "log_probability": reading.log_probability,
-        "mean": reading.log_probability / reading.tokens,
-        "perplexity": perplexity(-reading.log_probability, reading.tokens),
-        "pieces": reading.pieces,
+        "mean": reading.log_probability / reading.length,
+        "perplexity": perplexity(-reading.log_probability, reading.length),
+        "pieces": reading.tokens,
         "log_probabilities": reading.log_probabilities,
     }
     return {**content, "notes": reading.notes} if reading.notes else content

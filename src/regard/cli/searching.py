@@ -18,13 +18,13 @@ Beam = Annotated[
     ),
 ]
 NBest = Annotated[int | None, typer.Option("--n-best", help="Hypotheses returned.")]
-MaxLength = Annotated[int | None, typer.Option("--max-length", help="Longest translation, in pieces.")]
+MaxLength = Annotated[int | None, typer.Option("--max-length", help="Longest translation, in tokens.")]
 LengthPenalty = Annotated[
     float | None, typer.Option("--length-penalty", help="Power of the length that divides a score; 0: none.")
 ]
-MinLength = Annotated[int | None, typer.Option("--min-length", help="Pieces that come before a translation may end.")]
+MinLength = Annotated[int | None, typer.Option("--min-length", help="Tokens that come before a translation may end.")]
 CoveragePenalty = Annotated[
-    float | None, typer.Option("--coverage-penalty", help="Weight of the term that asks every source piece to be read.")
+    float | None, typer.Option("--coverage-penalty", help="Weight of the term that asks every source token to be read.")
 ]
 Sample = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw the translation.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw.")]
@@ -57,7 +57,11 @@ def search_from(run: Path, **options: Any) -> "SearchSettings":
 def loaded(
     run: Path, beside: list[Path] | None, mean: Literal["probability", "log"] | None, threads: int | None
 ) -> "TranslationPredictor":
-    """The translator of a run, or of it and others together."""
+    """The translator of a run, or of it and others together.
+
+    Raises:
+        ConfigError: `mean` is given for a single run.
+    """
     if not beside:
         if mean is not None:
             raise ConfigError("--mean says how several runs are averaged: name the others, --with RUN")

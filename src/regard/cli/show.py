@@ -40,7 +40,8 @@ Out = Annotated[
     list[Path] | None, typer.Option("--out", help="Write .html, .png, .svg, .json or .csv; may be repeated.")
 ]
 Units = Annotated[
-    Literal["pieces", "words"], typer.Option("--units", help="What a row and a column is; pieces are the model's own.")
+    Literal["pieces", "words"],
+    typer.Option("--units", help="What a row and a column is; pieces are the model's tokens."),
 ]
 Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language of the notes.")]
 
@@ -75,7 +76,7 @@ def show(
 ) -> None:
     """Show where a model looked.
 
-    Of a translation a row is a piece of it, a column a piece of the source, and each number how much of it was read.
+    Of a translation a row is a token of it, a column a token of the source, and each number how much of it was read.
     """
     from regard.cli.inputs import one_line, warn_of_a_file
     from regard.tasks.core.runs import config_of

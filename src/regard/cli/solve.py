@@ -88,7 +88,7 @@ def solve(
     origin = STANDARD_INPUT if text == "-" else "the text" if file_of(text) is None else text
     solver = load(run, threads=threads)
     if "draw" not in known:
-        if not _told(solver.stream(lines, origin=origin, batch=1 if is_typed(text) else 64), out_):
+        if not _write_answers(solver.stream(lines, origin=origin, batch=1 if is_typed(text) else 64), out_):
             say(f"{origin} has no lines; there is nothing to solve")
         return
     # An endless pipe is kept nowhere: only what will be drawn.
@@ -96,7 +96,7 @@ def solve(
     kept: list[Pointed] | None = [] if draw or shown else None
     words: list[str] = []
     answers = solver.stream(solver.sets(_noting(lines, words), origin), beam=beam)
-    if not _told(_written(solver, answers, format, kept), out_):
+    if not _write_answers(_written(solver, answers, format, kept), out_):
         taken = f", only a line of words, {quoted(words[0])}, which was taken for names of columns" if words else ""
         say(f"{origin} has no points{taken}; there is nothing to solve")
     if kept:
@@ -111,7 +111,7 @@ def _noting(lines: Iterator[str], words: list[str]) -> Iterator[str]:
         yield line
 
 
-def _told(answers: Iterator[str], path: Path | None) -> int:
+def _write_answers(answers: Iterator[str], path: Path | None) -> int:
     """Each answer as it comes, or all of them in a file; how many there were."""
     from regard.files import write_atomically
 
@@ -136,14 +136,14 @@ def _written(
         if format == "text":
             yield solver.problem.write(one.answer)
             continue
-        record: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "points": one.points.tolist() if solver.problem.axes > 1 else one.points[:, 0].tolist(),
             "answer": [item + 1 for item in one.answer],
             "probability": one.probability,
         }
         if "length" in solver.problem.measures:
-            record["length"] = solver.problem.length(one.points, one.answer)
-        yield json.dumps(record)
+            entry["length"] = solver.problem.length(one.points, one.answer)
+        yield json.dumps(entry)
 
 
 def _drawn(solver: "PointingPredictor", answers: "list[Pointed]", paths: list[Path]) -> None:

@@ -23,7 +23,7 @@ Seeds = Annotated[str, typer.Option("--seeds", help="Seeds to train each row wit
 Only = Annotated[
     str | None, typer.Option("--only", help="Run these rows, separated by commas; of the others show what is finished.")
 ]
-Unverified = Annotated[bool, typer.Option("--unverified", help="Go on with data files of another sha256.")]
+Unverified = Annotated[bool, typer.Option("--unverified", help="Continue with data files of another sha256.")]
 Language = Annotated[
     Literal["en", "zh"],
     typer.Option("--lang", help="Language of the words around the numbers; what a study says itself stays English."),
@@ -54,7 +54,7 @@ def study(
 ) -> None:
     """Train rows of settings on equal terms and compare them in one table.
 
-    A run that was begun goes on, and a finished one is not run again. Of several processes each can run rows of its
+    A run that was begun continues, and a finished one is not run again. Of several processes each can run rows of its
     own. A row that fails is shown as such; the others are run all the same, and the exit code is 1.
     """
     if list_:

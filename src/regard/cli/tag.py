@@ -51,6 +51,6 @@ def tag(
 
 
 def _written(tagged: "Tagged") -> str:
-    record = {"line": tagged.line, "text": tagged.text, "words": tagged.words, "tags": tagged.tags}
+    entry = {"line": tagged.line, "text": tagged.text, "words": tagged.words, "tags": tagged.tags}
     note = {"note": tagged.note} if tagged.note else {}
-    return json.dumps({**record, "probabilities": tagged.probabilities, **note}, ensure_ascii=False)
+    return json.dumps({**entry, "probabilities": tagged.probabilities, **note}, ensure_ascii=False)

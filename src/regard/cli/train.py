@@ -32,7 +32,7 @@ Data = Annotated[
     Path | None, typer.Option(help="Folder of a recipe's data files; or a task's file, where it takes one.")
 ]
 Attention = Annotated[str | None, typer.Option(help="The score: additive, general, dot, …; none for no attention.")]
-Resume = Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit.", show_default=False)]
+Resume = Annotated[Path | None, typer.Option(help="Continue this run, bit for bit.", show_default=False)]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print all settings, explained, and leave.")]
 
 
@@ -67,7 +67,7 @@ def train(
 ) -> None:
     """Train a model.
 
-    After Ctrl-C, or a kill at any moment, --resume goes on as if nothing had happened.
+    After Ctrl-C, or a kill at any moment, --resume continues as if nothing had happened.
     """
     from regard.tasks.core.config import as_yaml, check, merge, parse_assignments, put
     from regard.tasks.core.settings import settings_of
@@ -106,11 +106,11 @@ def train(
     folder = resume or run or _free(checked.task)
 
     if is_first():
-        say(f"{'Going on with' if resume else 'Training'} {checked.task} in {folder}")
+        say(f"{'Continuing' if resume else 'Training'} {checked.task} in {folder}")
     try:
         results = fit(checked, folder, resume=resume is not None, progress=progress(), say=notice)
     except KeyboardInterrupt as stop:  # before the first update; afterwards training saves its place and says so itself
-        complain(f"stopped. Go on with: regard train --resume {shlex.quote(str(folder))}")
+        complain(f"stopped. Continue with: regard train --resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from stop
     if not is_first():
         return

@@ -47,7 +47,7 @@ Format = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Write to this file; of a file as input it goes on after a kill."),
+    typer.Option("--out", help="Write to this file; of a file as input it continues after a kill."),
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
 
@@ -96,7 +96,7 @@ def translate(
     and tsv, one an output). A line longer than the model's limit is cut with a warning that names it, and the exit code
     is 1.
 
-    A file is translated into --out FILE by way of FILE.part. After a kill at any moment the same command goes on from
+    A file is translated into --out FILE by way of FILE.part. After a kill at any moment the same command continues from
     there, and the result is the same byte for byte; another input, run or option is refused, so that no work is lost
     by mistake.
 
@@ -173,13 +173,13 @@ class _Work:
         from regard.data.text.lines import iterate_lines
         from regard.tasks.core.growing import GrowingFile
 
-        total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is an error before the work
+        total = sum(1 for _ in iterate_lines(source))  # a line that cannot be read is reported before the work
         chunk = _CHUNK * self.batch
         file = GrowingFile(path, origin)
         try:
             with file:
                 if file.items:
-                    say(f"{file.part} holds {file.items:,} of {total:,} lines; going on after them.")
+                    say(f"{file.part} holds {file.items:,} of {total:,} lines; continuing after them.")
                 if file.marked:
                     warn(f"{file.marked:,} of these lines were cut")
                 write_one, cut = formatter(self.format, self.align, first=file.items == 0), file.marked
@@ -195,7 +195,9 @@ class _Work:
                 file.write("".join(line + "\n" for line in closing(self.format, total == 0)))
         except KeyboardInterrupt:
             if file.items:
-                say(f"{file.items:,} of {total:,} lines are kept in {file.part}; the same command goes on after them.")
+                say(
+                    f"{file.items:,} of {total:,} lines are kept in {file.part}; the same command continues after them."
+                )
             raise
         return cut
 

@@ -1,4 +1,4 @@
-"""`regard write`: a language model goes on with a text."""
+"""`regard write`: a language model continues a text."""
 
 from typing import Annotated
 
@@ -11,22 +11,22 @@ from regard.errors import ConfigError
 
 Prompt = Annotated[
     str,
-    typer.Argument(metavar="PROMPT", help="What to go on with; may have several lines. - reads standard input."),
+    typer.Argument(metavar="PROMPT", help="What to continue; may have several lines. - reads standard input."),
 ]
-Length = Annotated[int, typer.Option("--length", min=0, help="Pieces to write (words and marks; line ends count).")]
+Length = Annotated[int, typer.Option("--length", min=0, help="Tokens to write (words and marks; line ends count).")]
 Count = Annotated[int, typer.Option("--count", min=1, help="Texts to write, a blank line between two.")]
-Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest piece each time; draw nothing.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest token each time; draw nothing.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw; below 1 it is bolder.")]
 TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]
 TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the likeliest that sum to p.")]
 Reach = Annotated[
     int | None,
-    typer.Option("--reach", min=1, help="Pieces that a Transformer sees at most (default: as its training did)."),
+    typer.Option("--reach", min=1, help="Tokens that a Transformer sees at most (default: as its training did)."),
 ]
 Ahead = Annotated[
     int,
     typer.Option(
-        "--ahead", min=0, help="With --greedy: guess so many pieces from repetitions and check them at once; same text."
+        "--ahead", min=0, help="With --greedy: guess so many tokens from repetitions and check them at once; same text."
     ),
 ]
 OneLine = Annotated[bool, typer.Option("--one-line", help="End with the line.")]
@@ -55,7 +55,7 @@ def write(
     seed: Seed = None,
     threads: Threads = None,
 ) -> None:
-    """Go on with a text, drawing each next word as the model thinks it probable.
+    """Continue a text, drawing each next word as the model thinks it probable.
 
     The same seed draws the same text, on any machine that computes the same numbers.
     """
@@ -63,7 +63,7 @@ def write(
     from regard.tasks.core.runs import config_of
 
     if ahead and not greedy:
-        raise ConfigError("--ahead checks its guesses against the likeliest piece: give --greedy, too")
+        raise ConfigError("--ahead checks its guesses against the likeliest token: give --greedy, too")
     config_of(run, "write")
     given = "\n".join(lines_of("-")) if prompt == "-" else typed(prompt).replace("\r\n", "\n").replace("\r", "\n")
 

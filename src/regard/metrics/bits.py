@@ -9,7 +9,11 @@ from regard.errors import DataError
 
 @dataclass(frozen=True)
 class BitErrors:
-    """How many bits of each answer were wrong, and how many it has."""
+    """How many bits of each answer were wrong, and how many it has.
+
+    Raises:
+        DataError: there is no answer, or the two lists differ in length.
+    """
 
     wrong: Sequence[int]
     bits: Sequence[int]

@@ -33,12 +33,12 @@ def tiny(look: str = "sample", **others: object) -> Captioner:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5).add_(0.1)  # scores and words that differ
-    model.train().norm.eval()  # so that a picture's annotations are its own
+    model.train().norm.eval()  # so that an image's annotations are its own
     return model
 
 
 def batch(rows: int) -> CaptionBatch:
-    """A picture of three cells with the caption "4 5", as often as wanted."""
+    """An image of three cells with the caption "4 5", as often as wanted."""
     features = torch.tensor([[[1.0, -1.0], [0.5, 2.0], [-2.0, 0.3]]])
     words = torch.tensor([[2, 4]]), torch.tensor([[4, 5]])
     return CaptionBatch(*(one.expand(rows, *one.shape[1:]) for one in (features[None, 0][:, None], *words)))
@@ -140,10 +140,10 @@ def test_the_value_is_that_of_the_words_whatever_is_added(look: str) -> None:
     model = tiny(look)
     model.decoder.score.vector.data.mul_(1e5)  # one look is as good as certain: a draw is the largest
     given, learning = batch(5), LearningSettings(evenly=3.0, entropy=2.0, expected=0.0)
-    told = from_captions(model, given, learning)
+    objective = from_captions(model, given, learning)
     plain = of_words(model.eval(), given)
-    assert told.total.item() == pytest.approx(plain.total.item(), rel=1e-4)
-    assert int(told.count) == int(plain.count) == 10 and int(told.correct) == int(plain.correct)
+    assert objective.total.item() == pytest.approx(plain.total.item(), rel=1e-4)
+    assert int(objective.count) == int(plain.count) == 10 and int(objective.correct) == int(plain.correct)
 
 
 def test_what_stands_behind_an_end_counts_nowhere() -> None:

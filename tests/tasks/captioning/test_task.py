@@ -54,7 +54,7 @@ def captioner(run: Path) -> CaptioningPredictor:
 
 
 def test_cells_over_a_box_by_hand() -> None:
-    """A picture of 8 pixels, 4 × 2 cells of 2 × 4 pixels; a box from (3, 1) to (5, 4): left, top, right, bottom."""
+    """An image of 8 pixels, 4 × 2 cells of 2 × 4 pixels; a box from (3, 1) to (5, 4): left, top, right, bottom."""
     over = overlapped((4, 2), (3.0, 1.0, 5.0, 4.0), 8)
     assert over.tolist() == [[True, True], [True, True], [False, False], [False, False]]
     middle = centred((4, 2), (2.0, 3.0, 5.0, 7.0), 8)  # centres: rows 1, 3, 5, 7 and columns 2, 6
@@ -99,15 +99,15 @@ def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: CaptioningPr
     assert [row["pairs"] for row in evaluation.lengths] == ["seen in training", "never seen", "a cell at random"]
     assert set(evaluation.measures) == {"exact", "exact_unseen", "looked", "looked_elsewhere", "centre"}
     assert evaluation.items == 7 and 0 < evaluation.lengths[2]["looked"] < 0.3
-    seen = judge(captioner, captioner.pictures("test", 0))
+    seen = judge(captioner, captioner.images("test", 0))
     assert seen.right[0] == image_source(captioner.settings.data, 0, "test")[0].captions
 
 
 def test_a_caption_is_the_same_alone_and_among_others(captioner: CaptioningPredictor) -> None:
-    shown = [captioner.pictures("test", 0)[number].pixels for number in range(3)]
+    shown = [captioner.images("test", 0)[number].pixels for number in range(3)]
     together = captioner.caption(shown, beam=3)
-    for picture, one in zip(shown, together, strict=True):
-        [alone] = captioner.caption([picture], beam=3)
+    for image, one in zip(shown, together, strict=True):
+        [alone] = captioner.caption([image], beam=3)
         assert alone.text == one.text and alone.probability == pytest.approx(one.probability, rel=1e-4)
         assert one.weights.shape == (len(one.words), 4, 4)
         np.testing.assert_allclose(one.weights.sum((1, 2)), 1, rtol=1e-4)
@@ -115,20 +115,20 @@ def test_a_caption_is_the_same_alone_and_among_others(captioner: CaptioningPredi
 
 
 def test_a_view_lays_each_look_over_the_picture(captioner: CaptioningPredictor, tmp_path: Path) -> None:
-    Image.fromarray(captioner.pictures("test", 0)[1].pixels).save(tmp_path / "a.png")
+    Image.fromarray(captioner.images("test", 0)[1].pixels).save(tmp_path / "a.png")
     view = TASK.view(captioner, str(tmp_path / "a.png"))
     words = captioner.caption([captioner.see(tmp_path / "a.png")])[0].words
     assert [one.title for one in view.matrices] == ["end" if word == END_WORD else word for word in words]
     assert all(isinstance(one, Overlay) and one.values.shape == (4, 4) for one in view.matrices)
     made = TASK.view(captioner, None, seed=3, language="zh")
-    right = captioner.pictures("test", 3)[0]
+    right = captioner.images("test", 3)[0]
     assert f"正确的描述是：{right.captions[0]}" in made.notes
     assert made.matrices[0].boxes == tuple(one.box for one in right.named)
     (tmp_path / "b.png").write_text("no picture")
     seen = list(captioner.stream([tmp_path / "a.png", tmp_path / "b.png"]))
     assert seen[1].caption is None and isinstance(seen[1].fault, DataError) and "b.png" in str(seen[1].fault)
     assert len(captions_view(seen).matrices) == len(words)
-    with pytest.raises(ConfigError, match="leave it out beside a picture"):
+    with pytest.raises(ConfigError, match="leave it out beside an image"):
         TASK.view(captioner, str(tmp_path / "a.png"), seed=1)
 
 
@@ -143,7 +143,7 @@ def test_hard_attention_begins_with_a_soft_run(run: Path, tmp_path: Path) -> Non
     shutil.move(run, tmp_path / "elsewhere")  # a run stands by itself: what it began from may be gone
     try:
         one = CaptioningPredictor.load(tmp_path / "hard")
-        looks = one.caption([one.pictures("test", 0)[0].pixels])[0].weights
+        looks = one.caption([one.images("test", 0)[0].pixels])[0].weights
         assert set(np.unique(looks)) == {0.0, 1.0}
         assert float(one.model.baseline) < 0  # it has moved, and is kept
         with pytest.raises(RunError, match="no such folder"):
@@ -179,7 +179,7 @@ def test_a_backbone_has_the_weights_of_its_file_and_keeps_them(monkeypatch: pyte
 
 
 def folder_of(tmp_path: Path) -> dict[str, Any]:
-    """A folder of four pictures with features beside them, and settings of a run of it."""
+    """A folder of four images with features beside them, and settings of a run of it."""
     rng = np.random.default_rng(5)
     (tmp_path / "features").mkdir()
     images = []
@@ -194,7 +194,7 @@ def folder_of(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
-    """B44: a picture is the same in training and in use; here from a folder with a file of captions to BLEU."""
+    """B44: an image is the same in training and in use; here from a folder with a file of captions to BLEU."""
     settings = check(CaptioningSettings, folder_of(tmp_path), also=TASK.faults)
     fit(settings, tmp_path / "run", progress="silent")
     captioner = CaptioningPredictor.load(tmp_path / "run")
@@ -204,7 +204,7 @@ def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
     evaluation = TASK.evaluate(captioner, tmp_path / "run", {})
     assert set(evaluation.measures) == {"exact", "bleu"} and evaluation.items == 1
     assert "nrefs:2" in evaluation.signatures["bleu"]
-    shown = captioner.pictures("test", 0)[0]
+    shown = captioner.images("test", 0)[0]
     assert (captioner.see(tmp_path / "3.png") == shown.pixels).all()
 
 

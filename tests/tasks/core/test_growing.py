@@ -1,4 +1,4 @@
-"""A file that grows, and goes on after a kill: each moment at which it can come."""
+"""A file that grows, and continues after a kill: each moment at which it can come."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_another_origin_a_strange_part_and_damage_are_refused(tmp_path):
     with pytest.raises(Killed):
         grow(tmp_path / "out", 11, 5)
     before = (tmp_path / "out.part").read_bytes()
-    with pytest.raises(DataError, match=r"3 lines of another call, which had another search\.beam\. To go on"):
+    with pytest.raises(DataError, match=r"3 lines of another call, which had another search\.beam\. To continue"):
         grow(tmp_path / "out", 11, origin={"input": "abc", "search": {"beam": 3, "n_best": 1}})
     (tmp_path / "out.part").write_bytes(before[:9])
     with pytest.raises(DataError, match="shorter than"):

@@ -16,7 +16,7 @@ def test_accuracy_and_loss_are_of_labels_not_of_batches() -> None:
     assert per_label([of(3.0, 2, 1), of(2.0, 3, 3)]) == {"accuracy": 0.8, "loss": 1.0}
 
 
-@pytest.mark.parametrize("told", ([], [of(0.0, 0, 0)]))
-def test_nothing_held_out_is_an_error_and_not_a_loss_of_0(told: list[Objective]) -> None:
+@pytest.mark.parametrize("objectives", ([], [of(0.0, 0, 0)]))
+def test_nothing_held_out_is_an_error_and_not_a_loss_of_0(objectives: list[Objective]) -> None:
     with pytest.raises(DataError, match="held out to validate on; hold out more, or give more data"):
-        per_label(told)
+        per_label(objectives)

@@ -45,8 +45,8 @@ def run(tmp_path_factory, _entered):
 def test_it_is_trained_resumed_evaluated_compared_and_shown(run, tmp_path):
     assert json.loads((run / "results.json").read_text())["parameters"] == 2 * 5 + 5 + 5 * 2 + 2
     call("train", "--resume", run, "training.steps=9")
-    told = call("evaluate", run, "count=17")
-    assert "17 numbers" in told.stdout and "chance 0.500" in told.stdout and "of the test" in told.stderr
+    shown = call("evaluate", run, "count=17")
+    assert "17 numbers" in shown.stdout and "chance 0.500" in shown.stdout and "of the test" in shown.stderr
     entry = json.loads(call("evaluate", run, "--format", "json").stdout)
     assert (
         entry["data"] == "held out" and entry["numbers"] == 13 and sum(row["numbers"] for row in entry["lengths"]) == 13
@@ -56,8 +56,8 @@ def test_it_is_trained_resumed_evaluated_compared_and_shown(run, tmp_path):
     assert len(json.loads((tmp_path / "two.json").read_text())["matrices"][0]["rows"]) == 2
     assert "greater" in call("show", run, "0.5 1.5").stdout
     assert '"width"' in call("schema", "greater").stdout
-    told = " ".join(call("train", "--help").stdout.split())
-    assert all(name in told for name in task_names() if name != "greater")
+    shown = " ".join(call("train", "--help").stdout.split())
+    assert all(name in shown for name in task_names() if name != "greater")
 
 
 def test_what_does_not_fit_it_is_an_error_before_anything_is_loaded(run):
@@ -88,8 +88,8 @@ def test_a_recipe_and_a_study_of_it(tmp_path):
     recipe["bands"] = [{"metric": "right", "at_least": 0}]
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(recipe))
-    told = call("reproduce", file, "--run", tmp_path / "runs")
-    assert "reached" in told.stdout and (tmp_path / "runs" / "examples.html").is_file()
+    result = call("reproduce", file, "--run", tmp_path / "runs")
+    assert "reached" in result.stdout and (tmp_path / "runs" / "examples.html").is_file()
     file.write_text(yaml.safe_dump({**recipe, "bands": [{"metric": "bleu", "at_least": 0}]}))
     assert "bands.0.metric: 'bleu' is not one of the measures of greater" in call("reproduce", file, code=2).stderr
 
@@ -99,8 +99,8 @@ def test_a_recipe_and_a_study_of_it(tmp_path):
     ]
     study = {**base, "terms": ["x"], "columns": ["right", "parameters"], "lengths": {"measure": "right"}, "rows": rows}
     file.write_text(yaml.safe_dump(study))
-    told = call("study", file, "--run", tmp_path / "study")
-    assert [line.split()[-1] for line in told.stdout.splitlines() if line[:4] in ("deep", "flat")] == ["17", "6"]
+    result = call("study", file, "--run", tmp_path / "study")
+    assert [line.split()[-1] for line in result.stdout.splitlines() if line[:4] in ("deep", "flat")] == ["17", "6"]
     assert "Test numbers by sign: −: " in (tmp_path / "study" / "table.md").read_text(encoding="utf-8")
     before = (tmp_path / "study" / "deep" / "seed-0" / "evaluations.json").stat().st_mtime_ns
     call("study", file, "--run", tmp_path / "study")

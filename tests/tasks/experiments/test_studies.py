@@ -146,16 +146,16 @@ def test_lines_by_length_are_means_over_seeds_of_the_rows_asked_for():
 def test_what_has_not_come_so_far_is_told_and_a_fault_is_one_rows_own(tmp_path, monkeypatch):
     study = check(Study, BARE)
     RunFolder.create(tmp_path / "two" / "seed-0", {"task": "translation"})
-    told = run_study(study, tmp_path, seeds=[0], rows=[])
-    assert [one.failure for one in told] == ["not run", "begun, not finished", "not run"]
+    outcomes = run_study(study, tmp_path, seeds=[0], rows=[])
+    assert [one.failure for one in outcomes] == ["not run", "begun, not finished", "not run"]
 
     def break_down(experiment, run, **options):
         raise KeyError(run.parent.name)
 
     monkeypatch.setattr("regard.tasks.experiments.study.reproduce", break_down)
     said: list[str] = []
-    told = run_study(study, tmp_path, seeds=[0], rows=study.rows, say=said.append, warn=said.append)
-    assert [one.failure for one in told] == ["KeyError: 'one'", "KeyError: 'two'", "KeyError: 'three'"]
+    outcomes = run_study(study, tmp_path, seeds=[0], rows=study.rows, say=said.append, warn=said.append)
+    assert [one.failure for one in outcomes] == ["KeyError: 'one'", "KeyError: 'two'", "KeyError: 'three'"]
     assert said[:2] == ["one, seed 0: the | first", "one, seed 0, failed: KeyError: 'one'"]
 
     def stop(experiment, run, **options):
@@ -173,8 +173,8 @@ def test_a_finished_run_of_which_too_little_is_known_is_its_rows_own_fault(tmp_p
     monkeypatch.setattr(
         "regard.tasks.experiments.study.finished", lambda one, run, **options: entry if "two" in str(run) else None
     )
-    told = run_study(study, tmp_path, seeds=[0], rows=[], warn=lambda text: None)
-    assert [one.failure for one in told] == ["not run", "KeyError: 'tokens_per_second'", "not run"]
+    outcomes = run_study(study, tmp_path, seeds=[0], rows=[], warn=lambda text: None)
+    assert [one.failure for one in outcomes] == ["not run", "KeyError: 'tokens_per_second'", "not run"]
 
 
 def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monkeypatch):

@@ -65,14 +65,14 @@ def test_rows_are_run_told_kept_and_not_run_again(folder):
     second = call(folder, STUDY, code=1)  # a row fails, and the others are run all the same
     assert weights.stat().st_mtime_ns == before and "none, seed 0" not in second.stderr
     assert "broken, seed 0, failed: " in second.stderr and "positions" in second.stderr
-    told = {one["row"]: one for one in json.loads((folder / "runs" / "table.json").read_text("utf-8"))["rows"]}
-    assert "positions" in told["broken"]["failure"] and told["broken"]["values"] == {}
-    assert told["none"]["values"].keys() >= {"bleu", "perplexity", "parameters"}
-    assert {"entropy", "aer"}.isdisjoint(told["none"]["values"]) and 0 < told["dot"]["values"]["entropy"] < 3
+    table = {one["row"]: one for one in json.loads((folder / "runs" / "table.json").read_text("utf-8"))["rows"]}
+    assert "positions" in table["broken"]["failure"] and table["broken"]["values"] == {}
+    assert table["none"]["values"].keys() >= {"bleu", "perplexity", "parameters"}
+    assert {"entropy", "aer"}.isdisjoint(table["none"]["values"]) and 0 < table["dot"]["values"]["entropy"] < 3
     evaluated = json.loads((folder / "runs" / "dot" / "seed-0" / "evaluations.json").read_text("utf-8"))
     assert [entry["data"] for entry in evaluated] == ["tiny"] and evaluated[0]["pairs"] == 11
-    assert [one["length"] for one in told["dot"]["lengths"]][-2:] == ["4–6", "7+"]
-    assert f"{told['dot']['values']['perplexity']:.2f}" in cells(second, "dot")
+    assert [one["length"] for one in table["dot"]["lengths"]][-2:] == ["4–6", "7+"]
+    assert f"{table['dot']['values']['perplexity']:.2f}" in cells(second, "dot")
     chart = second.stdout.split("perplexity\nmodel ↓")[1]
     assert len(re.findall(r"[▁-█]\d", chart)) == 4 and "too few positions" not in chart
     for ending in ("png", "svg", "html"):

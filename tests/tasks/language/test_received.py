@@ -69,14 +69,14 @@ def model(position: str, **options) -> TransformerLanguageModel:
 
 def test_a_text_is_read_up_to_the_last_position_that_is_known():
     stream = TokenStream(np.arange(23) % 9 + 4, 0)
-    told = evaluate_segments(model("learned"), stream, stretch=11, window=5)
-    assert [pieces for *_, pieces in told.each] == [3] + [2] * 4 + [0] * 6  # of stretches 11, 11 and 1 long
-    assert "positions 0 to 4" in told.stopped
-    # The last part of a stretch, one piece, would have room again, at a place that is not its own.
-    told = evaluate_segments(model("learned"), stream, stretch=9, window=4)
-    assert [pieces for *_, pieces in told.each] == [3] * 4 + [0] * 5
-    whole = evaluate_segments(model("alibi"), stream, stretch=11, window=5)
-    assert whole.pieces == 23 and whole.stopped == ""
+    sums = evaluate_segments(model("learned"), stream, segment_length=11, window=5)
+    assert [tokens for *_, tokens in sums.each] == [3] + [2] * 4 + [0] * 6  # of segments 11, 11 and 1 long
+    assert "positions 0 to 4" in sums.stopped
+    # The last part of a segment, one token, would have room again, at a place that is not its own.
+    sums = evaluate_segments(model("learned"), stream, segment_length=9, window=4)
+    assert [tokens for *_, tokens in sums.each] == [3] * 4 + [0] * 5
+    whole = evaluate_segments(model("alibi"), stream, segment_length=11, window=5)
+    assert whole.tokens == 23 and whole.stopped == ""
 
 
 def test_even_weights_give_every_place_an_even_share():

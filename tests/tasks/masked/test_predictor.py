@@ -22,7 +22,7 @@ def test_a_gap_is_one_piece_in_the_place_of_one(filler):
     whole = filler.tokenizer.encode("the cat sat" if filler.tokenizer.kind != "characters" else "the c sat").ids
     line = filler.read(f"the {MASK} sat")
     [gap] = line.gaps
-    assert line.ids[gap] == filler.model.mask == len(filler.tokenizer) and line.pieces[gap] == MASK
+    assert line.ids[gap] == filler.model.mask == len(filler.tokenizer) and line.tokens[gap] == MASK
     assert len(line.ids) == len(whole) + 2 and line.ids[0] == line.ids[-1] == END
     assert line.ids[1:gap] == whole[: gap - 1] and line.ids[gap + 1 : -1] == whole[gap:]
 

@@ -76,8 +76,8 @@ def test_measures_by_hand(pointer):
     """Two squares: one tour is right, the other crosses: (4 + 2 + 2√2) / 8 of the length."""
     square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     right = [0, 1, 2, 3]
-    told = measured(pointer, [square, square], [right, right], [[3, 2, 1, 0], [0, 2, 1, 3]])
-    assert told == {"exact": 0.5, "length": pytest.approx((6 + 2 * 2**0.5) / 8)}
+    metrics = measured(pointer, [square, square], [right, right], [[3, 2, 1, 0], [0, 2, 1, 3]])
+    assert metrics == {"exact": 0.5, "length": pytest.approx((6 + 2 * 2**0.5) / 8)}
 
 
 def test_answers_do_not_depend_on_who_is_answered_with_them_b32(pointer):
@@ -171,8 +171,8 @@ def test_settings_that_do_not_fit_are_told_at_once():
     }
     with pytest.raises(ConfigError) as error:
         check(PointingSettings, wrong, TASK.faults)
-    for told in ("hull has none; learn from answers", "may not be chosen at all", "hull has no length"):
-        assert told in str(error.value)
+    for message in ("hull has none; learn from answers", "may not be chosen at all", "hull has no length"):
+        assert message in str(error.value)
 
 
 # Pictures -----------------------------------------------------------------------------------------------------------

@@ -49,12 +49,12 @@ def test_a_reading_is_what_the_search_found(model):
     translator = made("words", texts=["a b c d e"], **model)
     found = translator.translate(["a b e", "c"], SearchSettings(beam=9, n_best=9, max_length=3))
     # Unknown words are spelt as their source's, so these texts have other pieces.
-    pairs = [(one.source, output) for one in found for output in one.outputs if "<unk>" not in output.pieces]
+    pairs = [(one.source, output) for one in found for output in one.outputs if "<unk>" not in output.tokens]
     pairs = [(source, output) for source, output in pairs if output.finished]
     readings = translator.score([source for source, _ in pairs], [output.text for _, output in pairs])
     assert len(pairs) > 2
     for (_, output), reading in zip(pairs, readings, strict=True):
-        assert reading.pieces == output.pieces
+        assert reading.tokens == output.tokens
         assert reading.log_probability == pytest.approx(output.log_probability, abs=1e-5)
         if output.alignment is not None:
             torch.testing.assert_close(reading.alignment, output.alignment, atol=1e-6, rtol=0)
@@ -64,9 +64,9 @@ def test_what_the_other_direction_cut_is_told():
     """A run back with room for 3 pieces makes links of half a sentence; whoever reads them must know."""
     narrow = made(seed=1)
     narrow.settings = TranslationSettings(data=DataSettings(max_length=3))
-    told = [one.notes for one in align(made(), [PAIRS[0], ("un", "it")], backward=narrow)]
-    assert len(told[0]) == 2 and all("the other direction: " in note and "cut after 2" in note for note in told[0])
-    assert told[1] == []
+    notes = [one.notes for one in align(made(), [PAIRS[0], ("un", "it")], backward=narrow)]
+    assert len(notes[0]) == 2 and all("the other direction: " in note and "cut after 2" in note for note in notes[0])
+    assert notes[1] == []
 
 
 def test_log_probabilities_are_step_by_step():
@@ -74,7 +74,7 @@ def test_log_probabilities_are_step_by_step():
     for order in ("luong", "bahdanau"):
         translator = made(order=order)
         [reading] = translator.score([PAIRS[0][0]], [PAIRS[0][1]])
-        assert reading.tokens == len(reading.pieces) == len(reading.log_probabilities)
+        assert reading.length == len(reading.tokens) == len(reading.log_probabilities)
         ids = [*translator.target.encode(PAIRS[0][1]).ids, 3]
         source = torch.tensor([[*translator.source.encode(PAIRS[0][0]).ids, 3]])
         with torch.no_grad():
@@ -106,7 +106,7 @@ def test_neither_batch_nor_order_change_a_reading_B24(batch):
     alone = [translator.score([source], [target])[0] for source, target in PAIRS]
     together = translator.score(*zip(*PAIRS, strict=True), batch=batch)
     for one, other in zip(alone, together, strict=True):
-        assert one.pieces == other.pieces
+        assert one.tokens == other.tokens
         assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-5)
         torch.testing.assert_close(one.alignment, other.alignment, atol=1e-6, rtol=0)
 

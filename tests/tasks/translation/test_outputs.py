@@ -31,19 +31,19 @@ def test_an_unknown_word_is_the_source_word_looked_at(words, weights, copied):
         hypothesis([UNKNOWN, chat], [weights, (0.2, 0.7, 0.1), (0, 0, 1)]), words, ["Zork", "runs"], [0, 1]
     )
     assert output.text == f"{copied} chat" and output.words == [copied, "chat"]
-    assert output.pieces == ["<unk>", "chat", "</s>"] and output.word_of == [0, 1]
+    assert output.tokens == ["<unk>", "chat", "</s>"] and output.word_of == [0, 1]
 
 
 def test_an_unknown_word_without_an_alignment_shows_nothing(words):
     ids = [UNKNOWN, *words.encode("chat").ids]
     output = output_of(Hypothesis(ids, 0.0, 0.0, False, None), words, ["Zork", "runs"], [0, 1])
-    assert output.text == "chat" and output.pieces == ["<unk>", "chat"] and output.alignment is None
+    assert output.text == "chat" and output.tokens == ["<unk>", "chat"] and output.alignment is None
 
 
 def test_links_are_between_words_and_leave_the_end_marks_out():
     """Two source pieces of one word are summed: 0.3 + 0.3 beats 0.35; two target pieces are averaged."""
     shown = Alignment(
-        source="ab c", target="x yz", source_pieces=["a", "b", "c", "</s>"], target_pieces=["x", "y", "z", "</s>"],
+        source="ab c", target="x yz", source_tokens=["a", "b", "c", "</s>"], target_tokens=["x", "y", "z", "</s>"],
         source_words=["ab", "c"], target_words=["x", "yz"], source_word_of=[0, 0, 1], target_word_of=[0, 1, 1],
         weights=torch.tensor([[0.3, 0.3, 0.35, 0.05], [0, 0.1, 0.6, 0.3], [0, 0.5, 0.4, 0.1], [0, 0, 0, 1]]),
     )  # fmt: skip
@@ -70,10 +70,10 @@ def test_no_attention_is_said_and_gives_no_links():
 
 def test_pieces_find_their_words_also_where_the_text_reads_differently():
     """A text of two pieces that would be read again as one: each still belongs to the one word."""
-    pieces = train_tokenizer("bpe", ["abab abab ab", "ab abab"], 40)
-    whole = pieces.encode("ab").ids
-    text = pieces.decode([*whole, *pieces.encode("ab").ids])
-    doubled = output_of(Hypothesis([*whole, *whole], 0.0, 0.0, False, None), pieces, [], [])
+    tokenizer = train_tokenizer("bpe", ["abab abab ab", "ab abab"], 40)
+    whole = tokenizer.encode("ab").ids
+    text = tokenizer.decode([*whole, *tokenizer.encode("ab").ids])
+    doubled = output_of(Hypothesis([*whole, *whole], 0.0, 0.0, False, None), tokenizer, [], [])
     assert doubled.text == text and max(doubled.word_of) == len(doubled.words) - 1
     letters = train_tokenizer("characters", ["ab cd"], 20)
     spelt = output_of(Hypothesis(letters.encode("ab cd").ids, 0.0, 0.0, False, None), letters, [], [])

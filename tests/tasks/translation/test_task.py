@@ -119,7 +119,7 @@ def test_a_reading_is_what_the_search_found():
     """The score of given pieces is the log-probability with which a beam search with a cache found them."""
     translator = transformer(texts=["a b c d e"])
     found = translator.translate(["a b e", "c"], SearchSettings(beam=30, n_best=30, max_length=3))
-    pairs = [(one.source, output) for one in found for output in one.outputs if "<unk>" not in output.pieces]
+    pairs = [(one.source, output) for one in found for output in one.outputs if "<unk>" not in output.tokens]
     pairs = [(source, output) for source, output in pairs if output.finished]
     readings = translator.score([source for source, _ in pairs], [output.text for _, output in pairs])
     assert len(pairs) > 2

@@ -44,7 +44,7 @@ def trained(chosen, corpus, steps=24):
 
 
 def test_a_short_guided_training_aligns_better_than_one_that_is_not(corpus):
-    told = {}
+    by_weight = {}
     for weight in (0.0, 1.0):
         chosen = settings(guided_alignment=weight)
         model = trained(chosen, corpus).requires_grad_(False)
@@ -54,9 +54,9 @@ def test_a_short_guided_training_aligns_better_than_one_that_is_not(corpus):
         links = [translator.shown(reading).links() for reading in readings]
         error = alignment_error_rate(links, [pair.links for pair in pairs], [pair.possible for pair in pairs])
         total, count = guidance_of(model, corpus.held_out.batches.load(list(range(len(pairs)))))
-        told[weight] = error, float(total / count)
-    assert told[1.0][0] < 0.6 * told[0.0][0] and told[1.0][1] < 0.6 * told[0.0][1], told
-    assert TASK.metrics(chosen, corpus)(model)["guidance"] == pytest.approx(told[1.0][1], rel=1e-4)
+        by_weight[weight] = error, float(total / count)
+    assert by_weight[1.0][0] < 0.6 * by_weight[0.0][0] and by_weight[1.0][1] < 0.6 * by_weight[0.0][1], by_weight
+    assert TASK.metrics(chosen, corpus)(model)["guidance"] == pytest.approx(by_weight[1.0][1], rel=1e-4)
 
 
 def test_without_a_weight_nothing_is_built_and_the_loss_is_the_plain_one_bit_for_bit(corpus):
@@ -76,10 +76,10 @@ def test_data_without_links_and_models_without_attention_are_refused(tmp_path):
     data = {**TINY["data"], "phrases": None, "source": tmp_path / "a", "target": tmp_path / "a", "held_out": 1}
     with pytest.raises(DataError, match=r"guided_alignment is 0\.5, but no training pair has links"):
         prepare_corpus(settings(guided_alignment=0.5, data=data), None, print)
-    for model, told in (
+    for model, message in (
         ({"attention": "none"}, "attention is none"),
         ({"normalizer": "hard"}, "normalizer hard"),
         ({"teacher_forcing": 0.5}, "teacher_forcing must be 1"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             settings(guided_alignment=0.5, model=model)

@@ -115,7 +115,7 @@ def test_the_steps_of_a_translation_are_those_that_wrote_it():
     torch.testing.assert_close(torch.tensor(looked.values).float(), found.alignment, atol=1e-6, rtol=1e-5)
     own = torch.tensor(likely.values)[:, 0]
     assert float(own.log().sum()) == pytest.approx(found.log_probability, abs=1e-4)
-    assert likely.columns == ("written", "1", "2", "3", "4") and list(likely.rows) == found.pieces
+    assert likely.columns == ("written", "1", "2", "3", "4") and list(likely.rows) == found.tokens
     assert all(row[1] >= row[2] >= row[3] >= row[4] for row in likely.values.tolist())
 
 

@@ -30,7 +30,7 @@ def evaluate_run(solver: AlgorithmsPredictor, run: Path, test: dict[str, Any]) -
     for length in longer:
         try:
             errors = solver.errors(solver.held_out(tested.sequences, tested.seed, length))
-        except TooLong as error:  # which is all that is to be said of that length
+        except TooLong as error:  # which is the result for that length
             stopped = stopped or f"{length}: {error}"
             rows[str(length)] = _row(None, tested.sequences)
             continue

@@ -112,7 +112,7 @@ def _following(
 
 
 def _each_head(attended: Mapping[str, Attended]) -> Iterator[tuple[str, Tensor]]:
-    """Where one step of the first item looked; several heads of one name are counted from 0."""
+    """The weights of one step of the first item; several heads of one name are counted from 0."""
     for name, one in attended.items():
         weights = one.weights[0, ..., 0, :]
         if weights.ndim == 1:
@@ -128,7 +128,7 @@ def _held(state: Any) -> Tensor | None:
 
 
 def _stacked(rows: list[Any]) -> np.ndarray:
-    """Rows of one head over time; what grows as a sequence goes on is 0 where it was not yet."""
+    """Rows of one head over time; what grows as a sequence continues is 0 where it was not yet."""
     longest = max(len(row) for row in rows)
     return np.stack([np.pad(row.double().numpy(), (0, longest - len(row))) for row in rows])
 

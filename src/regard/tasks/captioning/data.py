@@ -12,7 +12,7 @@ from regard.data.images.settings import CaptionedFolder
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer, train_tokenizer
 from regard.errors import ConfigError
-from regard.tasks.captioning.predictor import pictures_of
+from regard.tasks.captioning.predictor import images_of
 from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.core.task import Prepared
 
@@ -21,7 +21,7 @@ _COUNTED = 2000
 
 
 Captions = Prepared[Tokenizer, CaptionBatch, ImageSource]
-"""The pictures of a run, and its words."""
+"""The images of a run, and its words."""
 
 
 def prepare_captions(settings: CaptioningSettings, saved: Path | None, say: Callable[[str], None]) -> Captions:
@@ -30,7 +30,7 @@ def prepare_captions(settings: CaptioningSettings, saved: Path | None, say: Call
     Args:
         settings: of the run.
         saved: where the run keeps its vocabulary, if it has one already.
-        say: told of captions that are cut.
+        say: called with a message on captions that are cut.
 
     Raises:
         ConfigError: there are several processes.
@@ -41,7 +41,7 @@ def prepare_captions(settings: CaptioningSettings, saved: Path | None, say: Call
             "captioning trains in one process: the norm of its annotations and the baseline of its rewards are of a "
             "whole batch, which several processes would share. Start it without torchrun"
         )
-    training, own = pictures_of(settings, "training", settings.seed), settings.captions
+    training, own = images_of(settings, "training", settings.seed), settings.captions
     endless = not isinstance(settings.data, CaptionedFolder)
     texts = list(_texts(training))
     if saved is None:
@@ -53,11 +53,11 @@ def prepare_captions(settings: CaptioningSettings, saved: Path | None, say: Call
             f"{long} captions have more than {own.longest} words; what is behind them is not learned (captions.longest)"
         )
     batches = CaptionBatches(training, tokenizer, own.batch, own.longest, endless=endless, seed=settings.seed)
-    return Prepared(tokenizer, batches, pictures_of(settings, "validation", settings.seed))
+    return Prepared(tokenizer, batches, images_of(settings, "validation", settings.seed))
 
 
 def _texts(training: ImageSource) -> Iterator[str]:
-    """Captions that make the vocabulary: all of a folder, whose pictures need not be read; some of synthetic scenes."""
+    """Captions that make the vocabulary: all of a folder, whose images need not be read; some of synthetic scenes."""
     source = training.images if isinstance(training, ImageFeatures) else training
     if isinstance(source, ImageFolder):
         return (text for number in range(len(source)) for text in source.captions(number))

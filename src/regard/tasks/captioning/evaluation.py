@@ -1,4 +1,4 @@
-"""How good captions are, and whether the model looked where the named object is."""
+"""How good captions are, and whether attention is on the named object: the pointing game."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class PointingGame:
     by_chance: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def add(self, weights: np.ndarray, boxes: Sequence[Box], named: int, size: int) -> None:
-        """Count one look `(rows, columns)` at a picture of so many pixels a side."""
+        """Count one look `(rows, columns)` at an image of so many pixels a side."""
         overlaps = [overlapped(weights.shape, box, size) for box in boxes]
         others = np.logical_or.reduce([np.zeros(weights.shape, bool), *overlaps[:named], *overlaps[named + 1 :]])
         places = (overlaps[named], others & ~overlaps[named], centred(weights.shape, boxes[named], size))
@@ -69,7 +69,7 @@ class PointingGame:
 
 
 def overlapped(shape: tuple[int, ...], box: Box, size: int) -> np.ndarray:
-    """Which cells of a grid over a picture of `size` pixels a side share an area with a box."""
+    """Which cells of a grid over an image of `size` pixels a side share an area with a box."""
     left, top, right, bottom = box
     rows, columns = (np.arange(count + 1) * size / count for count in shape)
     down = (rows[:-1] < bottom) & (rows[1:] > top)
@@ -90,7 +90,7 @@ class Judged:
 
     Attributes:
         said: by the model.
-        right: of each picture, one or more.
+        right: of each image, one or more.
         looks: of the words that name objects, while it reads the first right caption; None where no boxes are known.
     """
 
@@ -104,19 +104,19 @@ class Judged:
         return sum(said in right for said, right in zip(self.said, self.right, strict=True)) / len(self.said)
 
     def bleu(self) -> Measured:
-        """Corpus BLEU against all right captions of each picture; one that is named twice counts as once."""
+        """Corpus BLEU against all right captions of each image; one that is named twice counts as once."""
         most = max(len(right) for right in self.right)
         sets = [[right[number % len(right)] for right in self.right] for number in range(most)]
         return bleu(self.said, sets)
 
 
-def judge(captioner: CaptioningPredictor, pictures: ImageSource, beam: int = 1) -> Judged:
-    """Caption all pictures of a source and see where the model looks for the words that name objects."""
+def judge(captioner: CaptioningPredictor, images: ImageSource, beam: int = 1) -> Judged:
+    """Caption all images of a source and play the pointing game with the words that name objects."""
     said: list[str] = []
     right: list[tuple[str, ...]] = []
     looks = PointingGame()
-    for start in range(0, len(pictures), _TOGETHER):
-        chunk = [pictures[number] for number in range(start, min(start + _TOGETHER, len(pictures)))]
+    for start in range(0, len(images), _TOGETHER):
+        chunk = [images[number] for number in range(start, min(start + _TOGETHER, len(images)))]
         said += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
         right += [one.captions for one in chunk]
         _play(captioner, [one for one in chunk if one.named], looks)
@@ -124,16 +124,16 @@ def judge(captioner: CaptioningPredictor, pictures: ImageSource, beam: int = 1) 
 
 
 @torch.no_grad()
-def _play(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks: PointingGame) -> None:
-    if not pictures:
+def _play(captioner: CaptioningPredictor, images: list[CaptionedImage], looks: PointingGame) -> None:
+    if not images:
         return
     model, longest = captioner.model.eval(), captioner.settings.captions.longest
-    ids = [captioner.tokenizer.encode(one.captions[0]).ids[:longest] for one in pictures]
-    batch = CaptionBatch.of([one.pixels for one in pictures], ids).to(next(model.parameters()).device)
+    ids = [captioner.tokenizer.encode(one.captions[0]).ids[:longest] for one in images]
+    batch = CaptionBatch.of([one.pixels for one in images], ids).to(next(model.parameters()).device)
     memory = model.encode(batch.images)
     step = model.decoder.step(model.decoder.start(memory, len(batch)), batch.words_in)
     weights = step.attended[IMAGE].weights.unflatten(-1, memory.shape).float().cpu().numpy()
-    for one, rows in zip(pictures, weights, strict=True):
+    for one, rows in zip(images, weights, strict=True):
         for word in object_words(one):
             if word.step < longest:
                 boxes = [named.box for named in one.named]
@@ -141,19 +141,19 @@ def _play(captioner: CaptioningPredictor, pictures: list[CaptionedImage], looks:
 
 
 def measures_of(judged: Judged) -> dict[str, float]:
-    """What captions and looks are worth, by name."""
+    """Quality of captions and of their attention, by name."""
     return {"exact": judged.exact, **(judged.looks.measures() if judged.looks else {})}
 
 
 def evaluate_run(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
-    """What captions and looks are worth; of synthetic scenes also where a pair is shown that no training scene had."""
+    """Quality of captions and of their attention; also on pairs of objects that no synthetic scene of training had."""
     tested, data = check(TestedCaptions, test), captioner.settings.data
     made = not isinstance(data, CaptionedFolder) and data.held_out > 0
-    judged = judge(captioner, captioner.pictures(tested.part, tested.seed), tested.beam)
+    judged = judge(captioner, captioner.images(tested.part, tested.seed), tested.beam)
     measures, signatures = measures_of(judged), {}
     rows = [_row("seen in training" if made else "all", judged)]
     if made:
-        unseen = judge(captioner, captioner.pictures("unseen", tested.seed), tested.beam)
+        unseen = judge(captioner, captioner.images("unseen", tested.seed), tested.beam)
         measures["exact_unseen"] = unseen.exact
         rows.append(_row("never seen", unseen))
     if not isinstance(data, EmojiScenes | GlyphScenes):

@@ -1,10 +1,10 @@
-"""What a captioner learns from: the words, how evenly it looks, and, where looks are drawn, what they were good for.
+"""What a captioner learns from: the words, how even its attention is, and, where it is drawn, the reward.
 
 Soft (Xu et al. 2015, §4.2.1, eq. 14): −log p(y|x) + λ Σ_i (1 − Σ_t α_ti)².
 
 Hard (§4.1): log p(y|a) ≥ Σ_s p(s|a) log p(y|s, a), the expectation over paths of looks s. Its gradient, eq. 11, is
 estimated by one drawn path (eq. 12): ∇ log p(y|s, a) + λ_r (log p(y|s, a) − b) ∇ log p(s|a) + λ_e ∇ H[s]. The baseline
-moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each picture reads, with a certain probability, the means
+moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each image reads, with a certain probability, the means
 α in place of its draws: both make the estimate calmer.
 """
 
@@ -29,7 +29,7 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
 
     Args:
         model: a `Captioner`, in training mode.
-        batch: pictures and captions.
+        batch: images and captions.
         learning: how much is added.
     """
     assert isinstance(model, Captioner)
@@ -41,7 +41,7 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         for rows, steps in batch.by_length()
     ]
     totals, counts, right, reached, log_draws = zip(*parts, strict=True)
-    total, counted, correct = (torch.stack(sums).sum() for sums in (totals, counts, right))
+    total, word_count, correct = (torch.stack(sums).sum() for sums in (totals, counts, right))
     if model.settings.look == "sample" and learning.reward:
         rewarded = learning.reward * reinforce(torch.cat(reached), torch.cat(log_draws), model.baseline)
         total = total + (rewarded - rewarded.detach())
@@ -49,12 +49,12 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         said = torch.cat([batch.words_out, batch.words_out[:count]])
         seen = learning.words * missed(model.detected(memory), said)
         total = total + (seen - seen.detach())
-    return Objective(total, counted, correct)
+    return Objective(total, word_count, correct)
 
 
-def without_colors(pictures: Num[Tensor, "batch height width channels"]) -> Num[Tensor, "batch height width channels"]:
+def without_colors(images: Num[Tensor, "batch height width channels"]) -> Num[Tensor, "batch height width channels"]:
     """Every pixel in the grey of its mean."""
-    return pictures.float().mean(-1, keepdim=True).to(pictures.dtype).expand_as(pictures)
+    return images.float().mean(-1, keepdim=True).to(images.dtype).expand_as(images)
 
 
 def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"]) -> Float[Tensor, ""]:
@@ -71,19 +71,19 @@ def _learned(
     hard, decoder = model.settings.look != "soft", model.decoder
     expected = torch.rand(len(words_in), device=words_in.device) < learning.expected if hard else None
     step = decoder.step(decoder.start(memory, len(words_in)), words_in, expected)
-    counted, logs = _words(step.logits, said)
+    is_word, logs = _words(step.logits, said)
     added = logs.new_zeros(())
     looks = step.attended[IMAGE]
     if learning.evenly:
         weights = looks.log_weights.exp() if hard else looks.weights  # α, not the draw
-        added = added + learning.evenly * unevenness(weights * counted[..., None])
+        added = added + learning.evenly * unevenness(weights * is_word[..., None])
     if hard and learning.entropy:
-        added = added - learning.entropy * (entropy(looks.log_weights) * counted).sum()
+        added = added - learning.entropy * (entropy(looks.log_weights) * is_word).sum()
     reached = log_draws = logs.new_zeros(0)
     if looks.log_prob is not None and expected is not None:
-        reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * counted).sum(1)[~expected]
-    correct = ((step.logits.detach().argmax(-1) == said) & counted).sum()
-    return -logs.sum() + (added - added.detach()), counted.sum(), correct, reached, log_draws
+        reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * is_word).sum(1)[~expected]
+    correct = ((step.logits.detach().argmax(-1) == said) & is_word).sum()
+    return -logs.sum() + (added - added.detach()), is_word.sum(), correct, reached, log_draws
 
 
 def reinforce(
@@ -116,11 +116,11 @@ def entropy(log_weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, "b
 
 
 def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
-    """−log p of the words alone, as the model looks in use."""
+    """−log p of the words alone, with attention as in use."""
     decoder = model.decoder
     step = decoder.step(decoder.start(model.encode(batch.images), len(batch)), batch.words_in)
-    counted, logs = _words(step.logits, batch.words_out)
-    return Objective(-logs.sum(), counted.sum(), ((step.logits.argmax(-1) == batch.words_out) & counted).sum())
+    is_word, logs = _words(step.logits, batch.words_out)
+    return Objective(-logs.sum(), is_word.sum(), ((step.logits.argmax(-1) == batch.words_out) & is_word).sum())
 
 
 def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""A trained model that captions pictures, with where it looked before each word."""
+"""A trained model that captions images, with its attention over the image at each word."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +36,12 @@ END_WORD = SPECIALS[END]
 
 @dataclass(frozen=True)
 class Caption:
-    """What a model said of a picture.
+    """What a model said of an image.
 
     Attributes:
         text: the caption.
         words: its words, and EOS where it ended by itself.
-        weights: where it looked before each of them, `(words, rows, columns)`; each look's sum is 1.
+        weights: over the image for each of them, `(words, rows, columns)`; those of one word sum to 1.
         probability: of the whole caption, as the model finds it.
     """
 
@@ -57,13 +57,13 @@ class Seen:
 
     Attributes:
         path: of the file.
-        picture: as the model sees it: `(size, size, 3)`, uint8, or features; None where it cannot be read.
+        image: as the model sees it: `(size, size, 3)`, uint8, or features; None where it cannot be read.
         caption: None where it cannot be read.
         fault: why it cannot be read, or None.
     """
 
     path: Path
-    picture: np.ndarray | None
+    image: np.ndarray | None
     caption: Caption | None
     fault: DataError | None
 
@@ -89,11 +89,11 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
         return self.parts
 
     @inference
-    def caption(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
-        """Caption some pictures together.
+    def caption(self, images: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
+        """Caption some images together.
 
         Args:
-            pictures: `(size, size, 3)` of the run's size, uint8.
+            images: `(size, size, 3)` of the run's size, uint8.
             beam: hypotheses kept at each step; 1 is greedy.
 
         Raises:
@@ -101,27 +101,27 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
         """
         settings = SearchSettings(beam=beam)
         check_beam(settings, len(self.tokenizer))
-        if not pictures:
+        if not images:
             return []
-        memory = self.model.encode(torch.from_numpy(np.stack(pictures)).to(self.device))
+        memory = self.model.encode(torch.from_numpy(np.stack(images)).to(self.device))
         found = search(
             self.model.decoder,
             memory,
-            len(pictures),
+            len(images),
             begin=BEGIN,
             end=END,
             settings=settings,
-            limits=[self.settings.captions.longest + 1] * len(pictures),
+            limits=[self.settings.captions.longest + 1] * len(images),
             forbidden=(PADDING, UNKNOWN, BEGIN),
         )
-        return [self._told(best, memory.shape) for best, *_ in found]
+        return [self._caption_of(best, memory.shape) for best, *_ in found]
 
-    def pictures(self, part: Part, seed: int) -> ImageSource:
+    def images(self, part: Part, seed: int) -> ImageSource:
         """A part of the run's own source; pixels are features where the run is made for them."""
-        return pictures_of(self.settings, part, seed)
+        return images_of(self.settings, part, seed)
 
     def see(self, path: Path) -> np.ndarray:
-        """A file's picture in the size of the run, or its features where the run is made for them.
+        """A file's image in the size of the run, or its features where the run is made for them.
 
         Raises:
             DataError: the file is neither; it is named.
@@ -137,49 +137,49 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
         """What each file shows and its caption, or what is wrong with it, in order.
 
         Args:
-            items: paths of pictures.
+            items: paths of images.
             beam: see `caption`.
-            batch: pictures captioned at once; it never changes a caption.
+            batch: images captioned at once; it never changes a caption.
             chunk: files read before the first caption comes; a batch by default.
             first: the number of the first file.
         """
         yield from self.in_batches(self.read_all(items, first), partial(self.answer, beam=beam), batch, chunk or batch)
 
     def read(self, given: Path, line: int = 1) -> Seen:
-        """A file's picture, or why it cannot be read."""
+        """A file's image, or why it cannot be read."""
         try:
             return Seen(given, self.see(given), None, None)
         except DataError as error:
             return Seen(given, None, None, error)
 
     def length(self, item: Seen) -> int:
-        """Pictures are captioned in the order in which they come; 0 for a file that cannot be read."""
-        return 0 if item.picture is None else 1
+        """Images are captioned in the order in which they come; 0 for a file that cannot be read."""
+        return 0 if item.image is None else 1
 
     def answer(self, items: list[Seen], beam: int = 1) -> list[Seen]:
-        """The pictures of a batch with their captions."""
-        captions = self.captions([one.picture for one in items if one.picture is not None], beam)
+        """The images of a batch with their captions."""
+        captions = self.captions([one.image for one in items if one.image is not None], beam)
         return [replace(one, caption=caption) for one, caption in zip(items, captions, strict=True)]
 
     def blank(self, item: Seen) -> Seen:
         """The file with what is wrong with it."""
         return item
 
-    def captions(self, pictures: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
-        """Caption pictures that need not be of one size, as features are not."""
-        captions: list[Caption] = []
-        for _, some in groupby(pictures, lambda one: one.shape):
-            captions += self.caption(list(some), beam)
-        return captions
+    def captions(self, images: Sequence[np.ndarray], beam: int = 1) -> list[Caption]:
+        """Caption images that need not be of one size, as features are not."""
+        found: list[Caption] = []
+        for _, some in groupby(images, lambda one: one.shape):
+            found += self.caption(list(some), beam)
+        return found
 
-    def _told(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
+    def _caption_of(self, best: Hypothesis, shape: tuple[int, int]) -> Caption:
         assert best.alignment is not None
         words = [*self.tokenizer.tokens(best.ids), *([END_WORD] if best.finished else [])]
         weights = best.alignment.numpy().reshape(len(words), *shape)
         return Caption(self.tokenizer.decode(best.ids), words, weights, float(np.exp(best.log_probability)))
 
 
-def pictures_of(settings: CaptioningSettings, part: Part, seed: int) -> ImageSource:
+def images_of(settings: CaptioningSettings, part: Part, seed: int) -> ImageSource:
     """A part of a run's source; pixels are features where the run is made for them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The settings of a run that captions pictures, and of its tests."""
+"""The settings of a run that captions images, and of its tests."""
 
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -22,10 +22,10 @@ class CaptionSettings(BaseModel):
     longest: int = Field(default=30, ge=1, description="Words of a caption at most, in training and in use.")
     features: Path | None = Field(
         default=None,
-        description="Folder of features made before, a .npy or .safetensors file a picture, named as the picture is; "
+        description="Folder of features made before, a .npy or .safetensors file an image, named as the image is; "
         "with model.encoder.kind=features.",
     )
-    batch: int = Field(default=64, ge=1, description="Pictures of a batch.")
+    batch: int = Field(default=64, ge=1, description="Images of a batch.")
 
 
 class LearningSettings(BaseModel):
@@ -43,7 +43,7 @@ class LearningSettings(BaseModel):
         default=0.0,
         ge=0,
         le=1,
-        description="Share of the pictures that the detectors of words see again without colours, so that things are "
+        description="Share of the images that the detectors of words see again without colours, so that things are "
         "known by their shapes.",
     )
     evenly: float = Field(
@@ -57,12 +57,12 @@ class LearningSettings(BaseModel):
         default=0.5,
         ge=0,
         le=1,
-        description="Share of the pictures whose looks are means all the same (hard attention).",
+        description="Share of the images whose looks are means all the same (hard attention).",
     )
 
 
 class TestedCaptions(BaseModel):
-    """Which pictures a run is tested on."""
+    """Which images a run is tested on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,7 +72,7 @@ class TestedCaptions(BaseModel):
 
 
 class CaptioningSettings(RunSettings):
-    """From a picture to a caption."""
+    """From an image to a caption."""
 
     verb: ClassVar[str] = "caption"
     takes_a_file: ClassVar[bool] = True
@@ -87,12 +87,12 @@ class CaptioningSettings(RunSettings):
     }
 
     task: Literal["captioning"] = Field("captioning", description="What the model is for.")
-    data: ImageSettings = Field(default=GlyphScenes(), description="The pictures.")
+    data: ImageSettings = Field(default=GlyphScenes(), description="The images.")
     captions: CaptionSettings = Field(default=CaptionSettings(), description="Their captions.")
     model: CaptionerSettings = Field(default=CaptionerSettings(), description="What learns to write them.")
     learning: LearningSettings = Field(default=LearningSettings(), description="What it learns from besides words.")
     start_from: Path | None = Field(
-        default=None, description="Begin with the weights of this run of the same pictures, such as a soft one."
+        default=None, description="Begin with the weights of this run of the same images, such as a soft one."
     )
 
 

@@ -1,4 +1,4 @@
-"""The task of captioning: a picture in, a caption out, and a look for each of its words (Xu et al. 2015)."""
+"""The task of captioning: an image in, a caption out, and a look for each of its words (Xu et al. 2015)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -54,7 +54,7 @@ def _loss(settings: CaptioningSettings) -> Callable[[nn.Module, CaptionBatch], O
 
 
 def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any], dict[str, float]]:
-    """Loss a word (nats), and what captions and looks are worth, on the pictures held out."""
+    """Loss a word (nats), and the quality of captions and of their attention, on the images held out."""
     held_out, words = prepared.held_out, prepared.parts
     batches = CaptionBatches(held_out, words, _TOGETHER, settings.captions.longest, endless=False, seed=0)
     plan = batches.plan(0)
@@ -71,10 +71,10 @@ def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any]
 def _view(captioner: CaptioningPredictor, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
     if text is not None:
         if seed is not None:
-            raise ConfigError("--seed is of a scene that is made; leave it out beside a picture")
-        picture = captioner.see(Path(text))
-        return captions_view([Seen(Path(text), picture, captioner.caption([picture])[0], None)], language)
-    shown = captioner.pictures("test", seed or 0)[0]
+            raise ConfigError("--seed is of a scene that is made; leave it out beside an image")
+        image = captioner.see(Path(text))
+        return captions_view([Seen(Path(text), image, captioner.caption([image])[0], None)], language)
+    shown = captioner.images("test", seed or 0)[0]
     return captions_view(
         [Seen(Path(shown.place), shown.pixels, captioner.caption([shown.pixels])[0], None)],
         language,

@@ -1,4 +1,4 @@
-"""Pictures of a model that captions: where it looked before each word."""
+"""Pictures of a model that captions: its attention over the image at each word."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,22 +19,22 @@ def captions_view(
     boxes: Sequence[Box] = (),
     notes: Sequence[str] = (),
 ) -> View:
-    """A look for each word of each caption, laid over its picture; over features there is nothing to lay it on.
+    """The attention of each word of each caption, laid over its image; over features there is nothing to lay it on.
 
     Args:
-        seen: each picture and what was said of it; those that could not be read are left out.
+        seen: each image and what was said of it; those that could not be read are left out.
         language: "en" or "zh", of the words around.
-        boxes: where known objects are, for a single picture.
+        boxes: where known objects are, for a single image.
         notes: what a reader should know.
     """
     matrices: list[Matrix] = []
-    captioned = [(_name(one.path), one.picture, one.caption) for one in seen if one.picture is not None and one.caption]
-    for name, picture, caption in captioned:
+    captioned = [(_name(one.path), one.image, one.caption) for one in seen if one.image is not None and one.caption]
+    for name, image, caption in captioned:
         before = f"{name}: " if len(captioned) > 1 else ""
         for word, weights in zip(caption.words, caption.weights, strict=True):
             title = before + (_END.get(language, _END["en"]) if word == END_WORD else word)
-            if picture.dtype == np.uint8:
-                matrices.append(Overlay.on(picture, weights, title, boxes))
+            if image.dtype == np.uint8:
+                matrices.append(Overlay.on(image, weights, title, boxes))
             else:
                 rows, columns = ([str(number + 1) for number in range(count)] for count in weights.shape)
                 matrices.append(Matrix(weights, rows, columns, title))

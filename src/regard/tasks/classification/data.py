@@ -1,4 +1,4 @@
-"""Labelled sentences as a run needs them: divided, tokenized, batched; and what the run keeps of them."""
+"""Labelled sentences as a run needs them: split, cut into tokens, batched; and what the run keeps of them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
     Args:
         settings: the run's.
         saved: where the run keeps its vocabulary and labels, if it has them already.
-        say: told how many there are and what was cut.
+        say: called with how many there are and what was cut.
     """
     data = settings.data
     sentences = read_labelled(data)

@@ -104,7 +104,7 @@ class ClassificationPredictor(StreamPredictor[ClassificationSettings, Known, Cla
 
     @inference
     def view(self, text: str, language: str = "en") -> View:
-        """What each word looked at, and what learned queries read, where the model has them.
+        """What each word attended to, and what learned queries read, where the model has them.
 
         Raises:
             DataError: the text has no words.
@@ -117,17 +117,17 @@ class ClassificationPredictor(StreamPredictor[ClassificationSettings, Known, Cla
         ids, lengths = (one.to(self.device) for one in pad([sentence.ids]))
         [verdict] = self.classify([text])
         notes = [f"{verdict.label} {verdict.probability:.3f}"]
-        unknown = [piece for one, piece in zip(sentence.ids, sentence.pieces, strict=True) if one == UNKNOWN]
+        unknown = [token for one, token in zip(sentence.ids, sentence.tokens, strict=True) if one == UNKNOWN]
         notes += unknown_words(unknown, language) + ([sentence.note] if sentence.note else [])
         pooled = []
         if "query" in model.pools:
             weights = model.pools["query"](model.states(ids, lengths)).weights[0]
-            labels = [visible(piece) for piece in sentence.pieces]
+            labels = [visible(token) for token in sentence.tokens]
             rows = [str(number) for number in range(1, len(weights) + 1)]
             pooled.append(Matrix(weights, rows, labels, _QUERY[language]))
         if isinstance(model.reader, BidirectionalTransformer):
             attended = model.reader(model.embedding(ids), torch.ones_like(ids, dtype=torch.bool)).attended
-            grid = heads_view(heads_of(attended, sentence.pieces), notes, language)
+            grid = heads_view(heads_of(attended, sentence.tokens), notes, language)
             return replace(grid, overview=[*pooled, *grid.overview])
-        matrices = past_matrices(looks_back(model.reader, model.embedding(ids)), sentence.pieces, language)
+        matrices = past_matrices(looks_back(model.reader, model.embedding(ids)), sentence.tokens, language)
         return past_view([*matrices, *pooled], self.settings.model.kind, notes, language)

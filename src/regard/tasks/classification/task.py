@@ -1,4 +1,4 @@
-"""The task of classification: a sentence in, its label out, with what each word looked back at."""
+"""The task of classification: a sentence in, its label out, with what each word attended to."""
 
 from typing import Any
 

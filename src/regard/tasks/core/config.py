@@ -26,7 +26,11 @@ class Typed(str):
 
 
 def parse_yaml(text: str, origin: str) -> Tree:
-    """A mapping of settings from YAML text; anything else is an error that names `origin`."""
+    """A mapping of settings from YAML text; anything else is an error that names `origin`.
+
+    Raises:
+        ConfigError: the text is not valid YAML, or is no mapping.
+    """
     try:
         tree = load_plain(text)
     except yaml.MarkedYAMLError as error:
@@ -43,7 +47,11 @@ def parse_yaml(text: str, origin: str) -> Tree:
 
 
 def read_yaml(path: str | Path) -> Tree:
-    """Settings from a YAML file, as a tree of plain values."""
+    """Settings from a YAML file, as a tree of plain values.
+
+    Raises:
+        ConfigError: the file is not there, is a folder, or is not UTF-8; or its text is not valid YAML, or no mapping.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -59,6 +67,9 @@ def parse_assignments(assignments: Sequence[str]) -> Tree:
     """Settings from `dotted.key=value` arguments; all malformed ones are reported together.
 
     A value is text, which the setting it meets converts; `null`, `[…]` and `{…}` are read as YAML.
+
+    Raises:
+        ConfigError: one or more are not of that form; the message lists all of them.
     """
     tree: Tree = {}
     wrong: list[str] = []
@@ -102,7 +113,11 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
-    """Set one dotted key in a tree, making the branches on the way."""
+    """Set one dotted key in a tree, making the branches on the way.
+
+    Raises:
+        ConfigError: a key on the way has a value of its own already, and is no branch.
+    """
     branch = tree
     for depth, part in enumerate(parts[:-1]):
         branch = branch.setdefault(part, {})
@@ -133,6 +148,9 @@ def check(kind: type[Settings], tree: Tree, also: Callable[[Tree], list[str]] | 
         kind: the settings class.
         tree: plain values by key.
         also: finds further errors in the tree, those that the settings classes cannot know.
+
+    Raises:
+        ConfigError: a key is unknown or missing, or a value does not fit; the message lists all of them.
     """
     lines: list[str] = []
     settings: Settings | None = None
@@ -154,7 +172,7 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
     for key, value in tree.items():
         field = kind.model_fields.get(key) if kind is not None else None
         if isinstance(value, dict):
-            settled[key] = _settle(*_told_apart(field, value)) if field else _settle(None, value)
+            settled[key] = _settle(*_choose_kind(field, value)) if field else _settle(None, value)
         elif isinstance(value, Typed):
             settled[key] = str(value) if kind is not None else _free(value, key)
         else:
@@ -162,7 +180,7 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
     return settled
 
 
-def _told_apart(field: FieldInfo, tree: Mapping[str, Any]) -> tuple[type[BaseModel] | None, Mapping[str, Any]]:
+def _choose_kind(field: FieldInfo, tree: Mapping[str, Any]) -> tuple[type[BaseModel] | None, Mapping[str, Any]]:
     """The settings class that a tree at this field is of, and the tree with the key that says so.
 
     Of several classes, one is named by a key such as `kind`, and is the default's where the tree doesn't say.

@@ -11,7 +11,11 @@ EVALUATIONS = "evaluations.json"
 
 
 def read_evaluations(run: Path) -> list[dict[str, Any]]:
-    """The evaluations of a run, in the order in which their test sets first came."""
+    """The evaluations of a run, in the order in which their test sets first came.
+
+    Raises:
+        RunError: their file is damaged.
+    """
     file = run / EVALUATIONS
     if not file.is_file():
         return []

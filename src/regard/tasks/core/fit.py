@@ -38,9 +38,9 @@ def fit(
     Args:
         settings: of one task, e.g. `TranslationSettings`.
         folder: the run's; on resume an old one, else one that is not there or empty.
-        resume: go on with the run in the folder, bit for bit.
+        resume: continue the run in the folder, bit for bit.
         progress: see `training.loop.train`.
-        say: told what was noticed in the data; what needs no attention is `Information`.
+        say: called with what was noticed in the data; what needs no attention is `Information`.
 
     Returns:
         The run's results, as in its `results.json`.
@@ -82,11 +82,11 @@ def fit(
 
 
 def _resumed(folder: str | Path, settings: RunSettings) -> RunFolder:
-    """The run to go on with; settings that would make it another run are refused, the others are written down."""
+    """The run to continue; settings that would make it another run are refused, the others are written down."""
     run = open_run(folder)
     if not run.checkpoints.is_dir() and run.results.is_file() and (weights := run.read_results().get(AVERAGED)):
         raise RunError(
-            f"{folder} is the mean of {len(weights)} weights, not a training: there are no moments to go on from. "
+            f"{folder} is the mean of {len(weights)} weights, not a training: there are no moments to continue from. "
             "Resume the run that they came from, or train a new one"
         )
     before, now = run.read_config(), settings.model_dump(mode="json")
@@ -96,7 +96,7 @@ def _resumed(folder: str | Path, settings: RunSettings) -> RunFolder:
     refused = [key for key in changed if not _may_change(key)]
     if refused:
         lines = "\n".join(f"  {key}: saved {old.get(key)}, now {new.get(key)}" for key in refused)
-        raise ConfigError(f"the run cannot go on with other settings than it was started with:\n{lines}")
+        raise ConfigError(f"the run cannot continue with other settings than it was started with:\n{lines}")
     if changed and is_first():
         run.write_config(now)
     return run

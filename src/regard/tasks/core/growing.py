@@ -1,4 +1,4 @@
-"""A long output that grows part by part, appears when it is whole, and after a kill goes on where it was."""
+"""A long output that grows item by item, appears when it is whole, and after a kill continues where it was."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from regard.tasks.core.config import leaves
 
 try:
     import fcntl
-except ImportError:  # Windows: two programs that write one file are not told apart
+except ImportError:  # Windows: two programs that write one file cannot be kept apart
     fcntl = None  # type: ignore[assignment]
 
 
@@ -20,7 +20,7 @@ class GrowingFile:
     """Writes `OUT.part`, with `OUT.part.json` beside it that says what it is made of and how far it is certain.
 
     What was kept is on the disk; a kill at any moment costs only what was written since. The next start with the same
-    origin goes on after what was kept. One with another origin is refused and not started over: hours of work should
+    origin continues after what was kept. One with another origin is refused and not started over: hours of work should
     not be lost to a mistyped option.
 
     Args:
@@ -121,7 +121,7 @@ class GrowingFile:
         if differing:
             raise self._refused(
                 f"{self.part} holds {items:,} lines of another call, which had another {', another '.join(differing)}. "
-                "To go on with them call it as before"
+                "To continue them call it as before"
             )
         if self.part.stat().st_size < kept:
             raise self._refused(f"{self.part} is shorter than {self.state.name} says")

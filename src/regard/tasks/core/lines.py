@@ -12,7 +12,7 @@ class Line(NamedTuple):
         line: its number, from 1.
         text: as it was given.
         ids: its tokens, without EOS; cut to the model's limit.
-        pieces: their spelling.
+        tokens: their spelling.
         words: the word of each token.
         note: what was done to it, or None.
     """
@@ -20,7 +20,7 @@ class Line(NamedTuple):
     line: int
     text: str
     ids: list[int]
-    pieces: list[str]
+    tokens: list[str]
     words: list[int]
     note: str | None
 

@@ -17,7 +17,7 @@ def open_run(path: str | Path) -> RunFolder:
     """The run folder at a path.
 
     Raises:
-        RunError: there is no folder, or it is one of another kind; a Hugging Face folder is told apart.
+        RunError: there is no folder, or it is one of another kind; a Hugging Face folder is named as such.
     """
     folder = Path(path)
     if not folder.exists():

@@ -82,7 +82,7 @@ def settings_of(task: str) -> type[RunSettings]:
     """The settings class of a task, `regard.tasks.<task>.settings.SETTINGS`.
 
     Raises:
-        ConfigError: there is no task of that name; the nearest is told.
+        ConfigError: there is no task of that name; the message names the nearest.
     """
     if task not in task_names():
         raise ConfigError(f"no task is named {task!r}.{nearest(task, task_names())}")

@@ -165,7 +165,7 @@ def find_task(tree: Mapping[str, Any]) -> AnyTask:
     """The task that a tree of settings is for, `regard.tasks.<its name>.task.TASK`.
 
     Raises:
-        ConfigError: there is no task of that name; the nearest is told.
+        ConfigError: there is no task of that name; the message names the nearest.
     """
     name = str(tree.get("task", ""))
     settings_of(name)  # which refuses an unknown one

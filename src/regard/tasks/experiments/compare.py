@@ -21,7 +21,7 @@ def summaries(runs: Sequence[Path]) -> list[dict[str, Any]]:
     settings = [dict(leaves(run.read_config())) for run in opened]
     keys = list(dict.fromkeys(key for one in settings for key in one))
     differing = [key for key in keys if len({repr(one.get(key)) for one in settings}) > 1]
-    told = []
+    found = []
     for path, run, one in zip(runs, opened, settings, strict=True):
         summary: dict[str, Any] = {"run": str(path)}
         summary |= {key: one.get(key) for key in differing}
@@ -35,8 +35,8 @@ def summaries(runs: Sequence[Path]) -> list[dict[str, Any]]:
             summary["steps"] = "not ended"
         for evaluation in read_evaluations(run.path):
             summary |= {f"{evaluation['data']} {name}": value for name, value in evaluation["measures"].items()}
-        told.append(summary)
-    return told
+        found.append(summary)
+    return found
 
 
 def _table(value: object, run: RunFolder) -> dict[str, Any]:

@@ -64,7 +64,11 @@ class Experiment(Part):
         return str(self.config.get("task", ""))
 
     def refuse_unknown(self, place: str, name: str, besides: Collection[str] = ()) -> None:
-        """Raise a ValueError if a name at this place is no measure of the task, nor one of those besides."""
+        """Refuse a name at this place that is no measure of the task, nor one of those besides.
+
+        Raises:
+            ValueError: it is neither.
+        """
         known = [*settings_of(self.task).measures, *besides]
         if name not in known:
             raise ValueError(f"{place}: {name!r} is not one of the measures of {self.task}.{nearest(name, known)}")
@@ -82,7 +86,11 @@ def shipped(kind: type[Kind], room: str) -> dict[str, Kind]:
 
 
 def find(kind: type[Kind], room: str, name: str) -> Kind:
-    """The one of that name in the room, or in the YAML file of that path."""
+    """The one of that name in the room, or in the YAML file of that path.
+
+    Raises:
+        ConfigError: there is none of that name, or the file says something that does not fit.
+    """
     if name.lower().endswith((".yaml", ".yml")):
         return check(kind, read_yaml(name))
     known = shipped(kind, room)
@@ -99,8 +107,11 @@ def locate(
     Args:
         experiment: a recipe or a study.
         folder: where the user says the files are.
-        unverified: go on, with a warning, when a file is not byte for byte the one that it names.
+        unverified: continue, with a warning, when a file is not byte for byte the one that it names.
         warn: called with each warning.
+
+    Raises:
+        DataError: files are missing, or are other ones than the experiment names.
     """
     if experiment.data is None:
         return

@@ -44,7 +44,7 @@ def reproduce(
     progress: str | Reporter = "auto",
     say: Say = print,
 ) -> Reproduced:
-    """Train an experiment with one seed and evaluate it; a run that was begun goes on.
+    """Train an experiment with one seed and evaluate it; a run that was begun continues.
 
     Args:
         experiment: a recipe or a study's row; `experiment.locate` has found its data.
@@ -53,7 +53,7 @@ def reproduce(
         data: the folder of the experiment's data files.
         threads: to compute with, in place of the settings' own.
         progress: see `training.loop.train`.
-        say: told what was noticed in the data, see `fit`.
+        say: called with what was noticed in the data, see `fit`.
     """
     began = time.monotonic()
     settings, test = settled(experiment, seed, data, threads), tested(experiment, data)

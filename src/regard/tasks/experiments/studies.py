@@ -85,7 +85,11 @@ class Study(Experiment):
         )
 
     def choose(self, names: Sequence[str] | None) -> list[Row]:
-        """The rows of these names, in the study's order; all for None."""
+        """The rows of these names, in the study's order; all for None.
+
+        Raises:
+            ConfigError: the study has no row of one of these names.
+        """
         known = {row.name: row for row in self.rows}
         for name in names or []:
             if name not in known:

@@ -65,12 +65,12 @@ def run_study(
         study: `experiment.locate` has found its data.
         folder: a run's is `folder/ROW/seed-N`.
         seeds: of the runs, for each row.
-        rows: those to run; of the others only what is finished is told.
+        rows: those to run; of the others only what is finished is reported.
         data: the folder of the study's data files.
         threads: to compute with, in place of the settings' own.
         progress: see `training.loop.train`.
-        say: told what is being run.
-        warn: told what was noticed, and what failed.
+        say: called with what is being run.
+        warn: called with what was noticed, and what failed.
 
     Returns:
         An outcome a row and seed, in the study's order. One that fails says so, and the others are run all the same.

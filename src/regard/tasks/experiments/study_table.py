@@ -68,17 +68,17 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
         for _, those in shown
     ]
     by, unit = (first.by, first.unit) if first is not None else ("length", "items")
-    words = {"by": _word(by, language), "unit": _word(unit, language)}
+    axes = {"by": _word(by, language), "unit": _word(unit, language)}
     matrix = Matrix(
         values,
         [row.title for row, _ in shown],
         labels,
         _heading(lengths.measure, language),
         _word("model", language),
-        words["by"],
+        axes["by"],
     )
     counts = ", ".join(f"{label}: {bucket[unit]:,}" for label, bucket in zip(labels, buckets, strict=True))
-    notes = [_COUNTS[language].format(counts=counts, **words)] if counts else []
+    notes = [_COUNTS[language].format(counts=counts, **axes)] if counts else []
     return View("lines", study.title, [matrix], notes, language)
 
 
@@ -184,10 +184,10 @@ def _written(value: float, written: str, absent: str = _NONE) -> str:
 
 
 def _remark(outcomes: Sequence[Outcome]) -> str:
-    cut_short = [one for one in outcomes if one.failure or one.stopped]
-    lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in cut_short]
+    failed = [one for one in outcomes if one.failure or one.stopped]
+    lines = [" ".join((one.failure or f"stops at {one.stopped}").split()) for one in failed]
     if len(outcomes) > 1:
-        lines = [f"seed {one.seed}: {line}" for one, line in zip(cut_short, lines, strict=True)]
+        lines = [f"seed {one.seed}: {line}" for one, line in zip(failed, lines, strict=True)]
     return cut("; ".join(lines), _REMARK)
 
 

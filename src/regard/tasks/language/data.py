@@ -22,7 +22,7 @@ def prepare_text(settings: LanguageSettings, saved: Path | None, say: Callable[[
     Args:
         settings: of the run.
         saved: where the run keeps its vocabulary, if it has one already.
-        say: told how much text there is.
+        say: called with how much text there is.
 
     Raises:
         DataError: a file cannot be read, or a part of the text is empty.

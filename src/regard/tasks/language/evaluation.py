@@ -30,26 +30,26 @@ class TokenSums:
     Attributes:
         nats: −log p of each, summed.
         correct: for how many of them the likeliest token was the right one.
-        pieces: how many.
-        each: the three by the position of a token in its segment, from 0.
+        tokens: how many.
+        each: the three by the place of a token in its segment, from 0.
         stopped: why segments could not be read to their end, if they could not.
     """
 
     nats: float = 0.0
     correct: int = 0
-    pieces: int = 0
+    tokens: int = 0
     each: list[tuple[float, int, int]] = field(default_factory=list)
     stopped: str = ""
 
     def of(self, first: int, last: int | None) -> "TokenSums":
-        """The sums over some positions of the segments."""
+        """The sums over some places of the segments."""
         some = self.each[first:last]
-        nats, correct, pieces = (sum(column) for column in zip(*some, strict=True)) if some else (0.0, 0, 0)
-        return TokenSums(nats, int(correct), int(pieces), some)
+        nats, correct, tokens = (sum(column) for column in zip(*some, strict=True)) if some else (0.0, 0, 0)
+        return TokenSums(nats, int(correct), int(tokens), some)
 
 
-def segment_length(settings: LanguageSettings, chosen: int | None = None) -> int:
-    """Pieces that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
+def segment_length_of(settings: LanguageSettings, chosen: int | None = None) -> int:
+    """Tokens that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
 
     It was trained on no position beyond its window; a recurrent model carries its state as far as one likes.
     """
@@ -58,13 +58,13 @@ def segment_length(settings: LanguageSettings, chosen: int | None = None) -> int
 
 
 def evaluate_stream(
-    model: Model, stream: TokenStream, settings: LanguageSettings, stretch: int | None = None
+    model: Model, stream: TokenStream, settings: LanguageSettings, segment_length: int | None = None
 ) -> TokenSums:
     """How well a model in eval mode predicts a text, read as the settings of its run say; see `evaluate_segments`."""
     return evaluate_segments(
         model,
         stream,
-        stretch=segment_length(settings) if stretch is None else stretch,
+        segment_length=segment_length_of(settings) if segment_length is None else segment_length,
         window=settings.data.window,
         apart=settings.data.documents == "apart",
     )
@@ -72,7 +72,7 @@ def evaluate_stream(
 
 @torch.no_grad()
 def evaluate_segments(
-    model: Model, stream: TokenStream, *, stretch: int, window: int, apart: bool = False
+    model: Model, stream: TokenStream, *, segment_length: int, window: int, apart: bool = False
 ) -> TokenSums:
     """Read a text in segments, each from a fresh state that is carried to its end; every token is predicted once.
 
@@ -83,15 +83,15 @@ def evaluate_segments(
     Args:
         model: in eval mode.
         stream: the text.
-        stretch: tokens that are read from one fresh state.
+        segment_length: tokens that are read from one fresh state.
         window: tokens of each segment that are computed together.
         apart: begin a segment with each document.
     """
     device = next(model.parameters()).device
-    sums = torch.zeros(3, min(stretch, len(stream)), dtype=torch.float64)
+    sums = torch.zeros(3, min(segment_length, len(stream)), dtype=torch.float64)
     state: Any = None
     stopped, over = "", False
-    for part in evaluation_segments(stream, stretch, window, IGNORED, apart):
+    for part in evaluation_segments(stream, segment_length, window, IGNORED, apart):
         wanted = part.targets.to(device)
         if part.start == 0:
             state, over = model.start(None, len(wanted)), False
@@ -103,13 +103,13 @@ def evaluate_segments(
             stopped, over = str(error), True
             continue
         sums[:, part.start : part.start + wanted.shape[1]] += _sums(logits, wanted).cpu()
-    each = [(nats, int(correct), int(pieces)) for nats, correct, pieces in sums.T.tolist()]
+    each = [(nats, int(correct), int(tokens)) for nats, correct, tokens in sums.T.tolist()]
     whole = TokenSums(each=each).of(0, None)
-    return TokenSums(whole.nats, whole.correct, whole.pieces, each, stopped)
+    return TokenSums(whole.nats, whole.correct, whole.tokens, each, stopped)
 
 
 def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
-    """For each place −log p, right ones and tokens, summed over the segments: `(3, positions)`."""
+    """For each place −log p, right ones and tokens, summed over the segments: `(3, places)`."""
     kept = wanted != IGNORED
     target = torch.where(kept, wanted, 0)
     nats = -logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1).double()
@@ -118,20 +118,20 @@ def _sums(logits: Tensor, wanted: Tensor) -> Tensor:
 
 
 _PLACES = (1, 9, 65, 257)
-"""Positions in a segment, from 1, at which the next row of the table begins."""
+"""Places in a segment, from 1, at which the next row of the table begins."""
 
 
 def measures_of(sums: TokenSums) -> dict[str, float]:
     """Perplexity, accuracy and loss (nats), each a token."""
     return {
-        "perplexity": perplexity(sums.nats, sums.pieces),
-        "accuracy": sums.correct / sums.pieces,
-        "loss": sums.nats / sums.pieces,
+        "perplexity": perplexity(sums.nats, sums.tokens),
+        "accuracy": sums.correct / sums.tokens,
+        "loss": sums.nats / sums.tokens,
     }
 
 
 def evaluate_run(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> Evaluation:
-    """Read a text, or the part that the run held out, and tell every token of it; see `evaluate_stream`.
+    """Read a text, or the part that the run held out, and predict every token of it; see `evaluate_stream`.
 
     Args:
         writer: of the run.
@@ -150,28 +150,30 @@ def evaluate_run(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> 
             raise ConfigError(
                 "the run held no text out to test on (data.test_share is 0); name one, or part=validation"
             )
-    stretch = segment_length(writer.settings, tested.stretch)
-    sums = evaluate_stream(writer.model, stream, writer.settings, stretch)
-    shares = _received(writer, stream, stretch, tested.received) if tested.received and not sums.stopped else None
+    segment_length = segment_length_of(writer.settings, tested.stretch)
+    sums = evaluate_stream(writer.model, stream, writer.settings, segment_length)
+    shares = (
+        _received(writer, stream, segment_length, tested.received) if tested.received and not sums.stopped else None
+    )
     rows: list[dict[str, Any]] = []
     places = (1, *tested.edges) if tested.edges else _PLACES
     for first, after in zip(places, (*places[1:], None), strict=True):
         last = None if after is None else after - 1
         some = sums.of(first - 1, last)
-        if some.pieces:
-            row = {"place": _places(first, after), "pieces": some.pieces, **measures_of(some)}
+        if some.tokens:
+            row = {"place": _places(first, after), "pieces": some.tokens, **measures_of(some)}
             rows.append(row if shares is None else {**row, "received": float(shares[first - 1 : last].mean())})
-    stopped = f"{sum(1 for *_, pieces in sums.each if pieces) + 1}: {sums.stopped}" if sums.stopped else ""
+    stopped = f"{sum(1 for *_, tokens in sums.each if tokens) + 1}: {sums.stopped}" if sums.stopped else ""
     case = ", lower case" if writer.tokenizer.lower else ""
     what = "each document from its beginning, " if data.documents == "apart" else ""
     return Evaluation(
-        items=sums.pieces,
+        items=sums.tokens,
         unit="pieces",
         measures=measures_of(sums) if not sums.stopped else {},  # of the whole text, or of none of it
         signatures={
             "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; "
-            f"{description(stream)}, each told as <unk>; {what}every piece told once, in stretches of {stretch:,} "
-            "from a fresh state"
+            f"{description(stream)}, each told as <unk>; {what}every piece told once, "
+            f"in stretches of {segment_length:,} from a fresh state"
         },
         by="place",
         lengths=rows,
@@ -180,15 +182,17 @@ def evaluate_run(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> 
     )
 
 
-def _received(writer: LanguagePredictor, stream: TokenStream, stretch: int, texts: int) -> Tensor:
-    """The weight that each position of the first segments receives from the last ones."""
-    model, whole = writer.model, len(stream) // stretch
+def _received(writer: LanguagePredictor, stream: TokenStream, segment_length: int, texts: int) -> Tensor:
+    """The weight that each place of the first segments receives from the last ones."""
+    model, whole = writer.model, len(stream) // segment_length
     if not isinstance(model, TransformerLanguageModel):
         raise ConfigError("received: it is told of a Transformer, which looks at all places; leave it out")
     if whole == 0:
-        raise ConfigError(f"received: the text has {len(stream)} pieces, less than one stretch of {stretch}")
-    ids = torch.from_numpy(stream.ids[: min(texts, whole) * stretch].astype("int64")).view(-1, stretch)
-    return received(model, ids.to(next(model.parameters()).device), min(writer.settings.data.window, stretch)).cpu()
+        raise ConfigError(f"received: the text has {len(stream)} tokens, less than one segment of {segment_length}")
+    ids = torch.from_numpy(stream.ids[: min(texts, whole) * segment_length].astype("int64")).view(-1, segment_length)
+    return received(
+        model, ids.to(next(model.parameters()).device), min(writer.settings.data.window, segment_length)
+    ).cpu()
 
 
 def _silent(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Texts that grow: token by token, and past the context length of a model."""
+"""Texts that grow: token by token, and past what a model sees at once."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from regard.models.text.language_models import Model
 from regard.vocabulary import PADDING
 
 _ROUND = 1 << 32
-"""Added to a text's number for each time that it is read anew, so that its draws go on and do not repeat."""
+"""Added to a text's number for each time that it is read anew, so that its draws continue and do not repeat."""
 
 
 def continue_texts(
@@ -22,13 +22,13 @@ def continue_texts(
     end: int | None,
     settings: SearchSettings,
     forbidden: Sequence[int],
-    reach: int | None,
+    context_length: int | None,
     padded: bool,
     ahead: int = 0,
 ) -> list[list[int]]:
     """What follows each text, at most `settings.max_length` tokens of it, without EOS.
 
-    A model that attends to `reach` tokens reads the last half of them anew where a text grows past it. Each text is
+    A model that sees `context_length` tokens reads the last half of them anew where a text grows past it. Each text is
     cut by its own length, so that none depends on the others.
 
     Args:
@@ -37,25 +37,30 @@ def continue_texts(
         end: the id that ends a text; None: only the length does.
         settings: of the search; `max_length` and the draws.
         forbidden: ids that are never written.
-        reach: tokens that the model may read from one fresh state; None: any number.
+        context_length: tokens that the model may read from one fresh state; None: any number.
         padded: whether the model leaves padding out of account; then texts of all lengths are read together, with
             padding on their left. Otherwise those of one length are.
         ahead: ids guessed before the model is asked (`decoding.speculation`), each text by itself; 0: none.
+
+    Raises:
+        ConfigError: `ahead` is given with draws or a beam, or `settings` has no `max_length`.
     """
     length = settings.max_length
     if length is None:
         raise ConfigError("nothing says how much to write: give max_length")
     if ahead and (settings.sample or settings.beam > 1):
-        raise ConfigError("guesses are checked against the likeliest piece: ahead= goes with neither draws nor a beam")
+        raise ConfigError("guesses are checked against the likeliest token: ahead= goes with neither draws nor a beam")
     written: list[list[int]] = [[] for _ in texts]
     over = [length == 0] * len(texts)
     rounds = 0
     while not all(over):
-        seen = {at: _seen([*texts[at], *written[at]], reach) for at in range(len(texts)) if not over[at]}
+        seen = {at: _within([*texts[at], *written[at]], context_length) for at in range(len(texts)) if not over[at]}
         for some in [[at] for at in seen] if ahead else _together(seen, padded):
             limits = [length - len(written[at]) for at in some]
-            if reach is not None:
-                limits = [min(limit, reach - len(seen[at]) + 1) for at, limit in zip(some, limits, strict=True)]
+            if context_length is not None:
+                limits = [
+                    min(limit, context_length - len(seen[at]) + 1) for at, limit in zip(some, limits, strict=True)
+                ]
             longest = max(len(seen[at]) for at in some)
             begin = torch.tensor([[PADDING] * (longest - len(seen[at])) + seen[at] for at in some])
             if ahead:
@@ -84,9 +89,9 @@ def continue_texts(
     return written
 
 
-def _seen(ids: list[int], reach: int | None) -> list[int]:
+def _within(ids: list[int], context_length: int | None) -> list[int]:
     """The end of a text that the model reads: all of it, or so much that as much again has room."""
-    return ids if reach is None or len(ids) <= reach else ids[-max(1, reach // 2) :]
+    return ids if context_length is None or len(ids) <= context_length else ids[-max(1, context_length // 2) :]
 
 
 def _together(seen: dict[int, list[int]], padded: bool) -> list[list[int]]:

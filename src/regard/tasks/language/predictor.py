@@ -1,4 +1,4 @@
-"""A trained language model: it writes on, tells how likely a text is, and shows what each word looks back at."""
+"""A trained language model: it continues a text, says how likely one is, and shows what each word attends to."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +52,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return self.parts
 
     def write(self, prompt: str = "", *, count: int = 1, **how: Any) -> list[str]:
-        """Go on with a text: the prompt and what follows it, `count` times, each an independent draw.
+        """Continue a text: the prompt and what follows it, `count` times, each an independent draw.
 
         Args:
             prompt: may have several lines; the last one is gone on with. An empty one is the beginning of a line, or
@@ -63,7 +63,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return self.write_all([prompt], count=count, **how)[0]
 
     def write_all(self, prompts: Sequence[str], *, count: int = 1, **how: Any) -> list[list[str]]:
-        """Go on with several texts at once; for each of them `count` texts, as `write` gives them.
+        """Continue several texts at once; for each of them `count` texts, as `write` gives them.
 
         No text depends on the others but by its number, which decides its draws.
 
@@ -73,9 +73,9 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             how: `length` (100), the tokens to write, line ends counted, though a text whose documents have ends may be
                 over before; `sample` (True): draw each token, otherwise take the likeliest; `temperature`, `top_k`,
                 `top_p`, `seed`: of the draw, see `SearchSettings`; `one_line` (False): end with the line; `reach`:
-                tokens that a Transformer attends to at most, as many as its training read unless given. Where a text
-                grows past it, the last half of them is read anew, and the writing continues from there; `ahead` (0):
-                with sample=False, tokens that are guessed from the text's repetitions and checked at once.
+                tokens that a Transformer sees at most, as many as its training read unless given. Where a text grows
+                past it, the last half of them is read anew, and the writing continues from there; `ahead` (0): with
+                sample=False, tokens that are guessed from the text's repetitions and checked at once.
 
         Raises:
             ConfigError: a number makes no sense, or several texts are asked for where nothing is drawn.
@@ -88,7 +88,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return [texts[at : at + count] for at in range(0, len(texts), count)]
 
     def steps(self, prompt: str = "", *, language: str = "en", **how: Any) -> View:
-        """How a text was written: what each step looked at, and what else it might have written.
+        """How a text was written: what each step attended to, and what else it might have written.
 
         Args:
             prompt: see `write`.
@@ -101,11 +101,12 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         ids, spellings = self._prompt(prompt)
         [written] = self._continue([ids], **how)
         whole = [self._opening, *ids, *written]
-        reach = self._reach if how.get("reach") is None else how["reach"]
-        if reach is not None and len(whole) - 1 > reach:
+        context_length = self._context_length if how.get("reach") is None else how["reach"]
+        if context_length is not None and len(whole) - 1 > context_length:
             raise DataError(
-                f"{len(whole) - 1} pieces were read, and the model sees {reach} at once: its steps can be shown of a "
-                f"shorter text; give a --length of {max(1, reach - len(ids))} or less, or a shorter prompt"
+                f"{len(whole) - 1} pieces were read, and the model sees {context_length} at once: its steps can be "
+                f"shown of a shorter text; give a --length of {max(1, context_length - len(ids))} or less, or a "
+                "shorter prompt"
             )
         notes, labels = unknown_words(spellings, language), self._labels(whole, spellings)
         return steps_view(self.model, whole, labels, len(written), self._spell, notes=notes, language=language)
@@ -137,7 +138,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
                 f"reach is {reach} pieces, and this model knows {model.context} positions, which it learned "
                 f"(model.context); give {model.context} or less"
             )
-        # A text without documents goes on across its lines, to the length that was asked for.
+        # A text without documents continues across its lines, to the length that was asked for.
         end = END if one_line else BEGIN if borders(self.settings.data) else None
         self.model.eval()
         return continue_texts(
@@ -146,7 +147,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             end=end,
             settings=settings,
             forbidden=[one for one in (PADDING, BEGIN, UNKNOWN) if one != end],
-            reach=self._reach if reach is None else reach,
+            context_length=self._context_length if reach is None else reach,
             padded=self.settings.model.kind == "transformer",
             ahead=ahead,
         )
@@ -156,12 +157,12 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return BEGIN if borders(self.settings.data) else END
 
     @property
-    def _reach(self) -> int | None:
-        """Pieces that the model may see: those of a window, but for a state that is carried any distance."""
+    def _context_length(self) -> int | None:
+        """Tokens that the model may see: those of a window, but for a state that is carried any distance."""
         return self.settings.data.window if self.settings.model.kind == "transformer" else None
 
     def view(self, text: str, language: str = "en", heads: bool = False) -> View:
-        """What each token of a text looked back at; the text is read from the beginning of a line, or of a document.
+        """What each token of a text attended to; the text is read from the beginning of a line, or of a document.
 
         Raises:
             DataError: there is nothing to look at.
@@ -196,7 +197,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             encoded = self.tokenizer.encode(line)
             ids += [END] * (number > 0) + encoded.ids
             pairs = zip(encoded.ids, encoded.tokens, strict=True)
-            spellings += [piece for one, piece in pairs if one == UNKNOWN]
+            spellings += [token for one, token in pairs if one == UNKNOWN]
         return ids, spellings
 
     def _text(self, ids: Sequence[int], spellings: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How much weight each place of a text receives: where a Transformer looks in texts longer than it learned from."""
+"""How much weight each place of a text receives: what a Transformer attends to in texts longer than it learned from."""
 
 import torch
 from jaxtyping import Float, Int

@@ -1,4 +1,4 @@
-"""The task of language: the words so far in, the next one out, with what each word looked back at.
+"""The task of language: the words so far in, the next one out, with what each word attended to.
 
 Training reads windows, each from a fresh state: a batch is then all that an update depends on, so that windows can be
 shuffled, shared by several processes, and found again by a resumed run bit for bit. A carried state would be one more
@@ -24,7 +24,7 @@ from regard.tasks.language.settings import LanguageSettings
 from regard.views.view import View
 
 _SHOWN = 24
-"""Pieces that are written to be looked at, unless a number is given."""
+"""Tokens that are written to be shown, unless a number is given."""
 
 _MONITORS: dict[str, Better] = {"loss": "min", "perplexity": "min", "accuracy": "max"}
 
@@ -67,7 +67,7 @@ def _view(
         drawn = {"sample": False} if seed is None else {"seed": seed}
         return writer.steps(text or "", language=language, **how, **drawn)
     if text is None:
-        raise ConfigError("say what to read: regard show RUN TEXT; or regard show RUN TEXT --steps, to go on with it")
+        raise ConfigError("say what to read: regard show RUN TEXT; or regard show RUN TEXT --steps, to continue it")
     if length is not None or seed is not None:
         raise ConfigError("--length and --seed are of what is written: they go with --steps")
     return writer.view(text, language, heads)

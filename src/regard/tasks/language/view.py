@@ -1,4 +1,4 @@
-"""What a language model looked back at while it read a text, or wrote it, as a picture."""
+"""What a language model attended to while it read a text, or wrote it, as a picture."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,7 +28,7 @@ def text_view(
     notes: Sequence[str],
     language: str,
 ) -> View:
-    """What each token of a text looked back at, a table a layer; with `heads` a table for each head of it.
+    """What each token of a text attended to, a table a layer; with `heads` a table for each head of it.
 
     Args:
         model: in eval mode.
@@ -64,7 +64,7 @@ def steps_view(
     notes: Sequence[str],
     language: str,
 ) -> View:
-    """What each step of a writing looked at, and what else it might have written.
+    """What each step of a writing attended to, and what else it might have written.
 
     The text is read once more in one go: cached or not, the numbers are the same.
 
@@ -88,13 +88,13 @@ def steps_view(
         Looks(table[first:], labels[:-1], _LAYER[language].format(number=number) if len(tables) > 1 else "")
         for number, table in enumerate(tables, start=1)
     ]
-    logits, told = _read(model, read).logits[0, first:], torch.tensor(ids[-written:])
-    return generation_view(logits.cpu(), told, spell, looks, notes=notes, language=language)
+    logits, written_ids = _read(model, read).logits[0, first:], torch.tensor(ids[-written:])
+    return generation_view(logits.cpu(), written_ids, spell, looks, notes=notes, language=language)
 
 
 @torch.no_grad()
 def _tables(model: Model, ids: Sequence[int]) -> list[Float[Tensor, "reads read"]]:
-    """What each position looked at, a table a layer, heads averaged."""
+    """What each position attended to, a table a layer, heads averaged."""
     if isinstance(model, LanguageModel):
         return looks_back(model.reader, model.embedding(_row(model, ids)))
     return [look.weights[0].mean(0).cpu() for look in _read(model, ids).attended.values()]

@@ -28,7 +28,7 @@ def prepare_text(settings: MaskedSettings, saved: Path | None, say: Callable[[st
     Args:
         settings: of the run.
         saved: where the run keeps its vocabulary, if it has one already.
-        say: told how much text there is.
+        say: called with how much text there is.
 
     Raises:
         DataError: a file cannot be read, or a part of the text is empty.
@@ -54,6 +54,6 @@ def description(stream: torch.Tensor) -> str:
 
 def gaps(settings: MaskedSettings, asked: float, stream: torch.Tensor, vocabulary: int) -> list[MaskedBatch]:
     """A whole text in windows, with every token that is to be predicted masked; the same gaps for the same text."""
-    hidden = Masking(share=asked, masked=1.0, replaced=0.0)
-    batches = MaskedBatches(stream, settings.data.window, settings.data.batch, hidden, vocabulary, _SEED)
+    masking = Masking(share=asked, masked=1.0, replaced=0.0)
+    batches = MaskedBatches(stream, settings.data.window, settings.data.batch, masking, vocabulary, _SEED)
     return batches.whole()

@@ -23,7 +23,11 @@ from regard.vocabulary import END, UNKNOWN
 
 
 def measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-    """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, a gap."""
+    """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, a gap.
+
+    Raises:
+        DataError: the text is too short for a gap.
+    """
     device = next(model.parameters()).device
     objectives = [model(batch.to(device)) for batch in batches]
     if not any(int(one.count) for one in objectives):
@@ -83,7 +87,7 @@ def baselines(
 ) -> dict[str, float]:
     """How many of the same gaps are filled rightly by counts of the training text alone.
 
-    The trigram model reads the true two tokens on each side of a gap, also where these are masked for the model and
+    The trigram model sees the true two tokens on each side of a gap, also where these are masked for the model and
     where they lie beyond its window; beyond the text's ends stand line ends.
 
     Args:

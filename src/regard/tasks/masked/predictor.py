@@ -34,7 +34,7 @@ class Gapped(NamedTuple):
     Attributes:
         line: its number, from 1.
         text: as it was given.
-        ids, pieces: a line end, the line, a line end; with the model's id for the gaps.
+        ids, tokens: a line end, the line, a line end; with the model's id for the gaps.
         gaps: where they are.
         note: why it is not filled, or None.
     """
@@ -42,7 +42,7 @@ class Gapped(NamedTuple):
     line: int
     text: str
     ids: list[int]
-    pieces: list[str]
+    tokens: list[str]
     gaps: list[int]
     note: str | None
 
@@ -122,26 +122,26 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
         # A character that the text has nowhere else, for private use: a word of its own in every tokenizer.
         hole = next(chr(code) for code in count(0xE000) if chr(code) not in normal)
         encoded = self.tokenizer.encode(normal.replace(MASK, hole))
-        ids, pieces = [END], [_NEWLINE]
-        for one, piece in _pairs(encoded.ids, encoded.tokens):
-            hidden = hole in piece
-            if hidden and self.tokenizer.kind == "bpe" and pieces[-1] == " ":
-                # A token begins with the space before it, and so does a masked one.
+        ids, tokens = [END], [_NEWLINE]
+        for one, token in _pairs(encoded.ids, encoded.tokens):
+            is_gap = hole in token
+            if is_gap and self.tokenizer.kind == "bpe" and tokens[-1] == " ":
+                # A token has the space before it in it, and so has the gap.
                 ids.pop()
-                pieces.pop()
-            ids.append(self.model.mask if hidden else one)
-            pieces.append(MASK if hidden else piece)
+                tokens.pop()
+            ids.append(self.model.mask if is_gap else one)
+            tokens.append(MASK if is_gap else token)
         ids.append(END)
-        pieces.append(_NEWLINE)
+        tokens.append(_NEWLINE)
         most, note = self.settings.data.window, None
         if len(ids) > most:
             note = f"{len(ids)} pieces, line ends among them, are more than the model's {most}; it is left as it is"
         gaps = [at for at, one in enumerate(ids) if one == self.model.mask]
-        return Gapped(line, given, ids, pieces, gaps, note)
+        return Gapped(line, given, ids, tokens, gaps, note)
 
     @inference
     def view(self, text: str, language: str = "en") -> View:
-        """Where each layer and head looked from each token; the notes say what fills the gaps.
+        """The attention of each layer and head from each token; the notes say what fills the gaps.
 
         Raises:
             DataError: the text is empty, or longer than the model's limit.
@@ -154,11 +154,11 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
         if line.gaps:
             [filled] = self.answer([line], top=3)
             notes = [
-                f"{MASK} {number}: " + ", ".join(f"{piece} {chance:.3f}" for piece, chance in gap.items())
+                f"{MASK} {number}: " + ", ".join(f"{token} {chance:.3f}" for token, chance in gap.items())
                 for number, gap in enumerate(filled.gaps, start=1)
             ]
-        unknown = [piece for one, piece in _pairs(line.ids, line.pieces) if one == UNKNOWN]
-        return heads_view(heads_of(attended, line.pieces), notes + unknown_words(unknown, language), language)
+        unknown = [token for one, token in _pairs(line.ids, line.tokens) if one == UNKNOWN]
+        return heads_view(heads_of(attended, line.tokens), notes + unknown_words(unknown, language), language)
 
     @inference
     def answer(self, items: list[Gapped], top: int = 5) -> list[Filled]:
@@ -172,20 +172,20 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
         for one in items:
             gaps = [_named(self.tokenizer, next(found), next(chances)) for _ in one.gaps]
             parts = one.text.split(MASK)
-            pieces = [next(iter(gap)) for gap in gaps]
-            whole = "".join(part + piece for part, piece in zip(parts, [*pieces, ""], strict=True))
+            tokens = [next(iter(gap)) for gap in gaps]
+            whole = "".join(part + token for part, token in zip(parts, [*tokens, ""], strict=True))
             filled.append(Filled(one.line, one.text, whole, gaps, None))
         return filled
 
 
-def _pairs(ids: list[int], pieces: list[str]) -> Iterable[Any]:
-    return zip(ids, pieces, strict=True)
+def _pairs(ids: list[int], tokens: list[str]) -> Iterable[Any]:
+    return zip(ids, tokens, strict=True)
 
 
 def _named(tokenizer: Tokenizer, ids: list[int], chances: list[float]) -> dict[str, float]:
-    """Pieces as they are spelt; two that differ in the space before them alone are one, with the chances of both."""
+    """Tokens as they are spelt; two that differ in the space before them alone are one, with the chances of both."""
     named: dict[str, float] = {}
     for one, chance in zip(ids, chances, strict=True):
-        piece = tokenizer.token(one).strip() or tokenizer.token(one)
-        named[piece] = named.get(piece, 0.0) + chance
+        token = tokenizer.token(one).strip() or tokenizer.token(one)
+        named[token] = named.get(token, 0.0) + chance
     return dict(sorted(named.items(), key=lambda item: -item[1]))

@@ -10,7 +10,7 @@ from regard.tasks.core.settings import Better, RunSettings
 
 
 class MaskedSettings(RunSettings):
-    """From a text with gaps to its masked tokens."""
+    """From a text with gaps to the tokens that are masked there."""
 
     verb: ClassVar[str] = "fill"
     tests: ClassVar[type[BaseModel]] = TestedMaskedText

@@ -32,16 +32,16 @@ def measured(
     """
     problem = pointer.problem
     rows = list(zip(sets, said, answers, strict=True))
-    values = {"exact": sum(problem.is_correct(*row) for row in rows) / len(rows)}
+    metrics = {"exact": sum(problem.is_correct(*row) for row in rows) / len(rows)}
     if "coverage" in problem.measures:
-        values["coverage"] = sum(problem.coverage(*row) for row in rows) / len(rows)
+        metrics["coverage"] = sum(problem.coverage(*row) for row in rows) / len(rows)
     if isinstance(problem, RoundTrip):
         walked, shortest = (
             sum(problem.length(points, tour) for points, tour in zip(sets, tours, strict=True))
             for tours in (said, answers)
         )
-        values["length"] = walked / shortest
-    return values
+        metrics["length"] = walked / shortest
+    return metrics
 
 
 def evaluate_run(pointer: PointingPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
@@ -63,8 +63,8 @@ def evaluate_run(pointer: PointingPredictor, run: Path, test: dict[str, Any]) ->
     near: list[float] = []
     for size in sizes:
         sets, answers = pointer.held_out(tested.sets, tested.seed, size)
-        values = measured(pointer, sets, answers, answers_of(pointer, sets, tested.beam))
-        rows.append({"points": str(size), "sets": tested.sets, **values})
+        metrics = measured(pointer, sets, answers, answers_of(pointer, sets, tested.beam))
+        rows.append({"points": str(size), "sets": tested.sets, **metrics})
         if isinstance(pointer.problem, RoundTrip):
             tours = [nearest_neighbour_tours(points[None])[0].tolist() for points in sets]
             near.append(measured(pointer, sets, answers, tours)["length"])

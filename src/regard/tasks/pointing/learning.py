@@ -13,11 +13,11 @@ from regard.models.pointing.pointer import PointerNetwork
 def from_answers(model: nn.Module, batch: PointBatch) -> Objective:
     """`−Σ log p(choice)` of the right choices (eq. 1), each after the right ones before it, in nats."""
     assert isinstance(model, PointerNetwork)
-    counted = batch.answers != IGNORED
+    is_answer = batch.answers != IGNORED
     logs = model.log_probabilities(model.encode(batch.points, batch.lengths), batch.answers)
     chosen = logs.gather(-1, batch.answers.clamp_min(0)[..., None]).squeeze(-1)
-    correct = (logs.detach().argmax(-1) == batch.answers) & counted
-    return Objective(-chosen[counted].sum(), counted.sum(), correct.sum())
+    correct = (logs.detach().argmax(-1) == batch.answers) & is_answer
+    return Objective(-chosen[is_answer].sum(), is_answer.sum(), correct.sum())
 
 
 def from_lengths(model: nn.Module, batch: PointBatch, draws: int) -> Objective:
@@ -28,7 +28,7 @@ def from_lengths(model: nn.Module, batch: PointBatch, draws: int) -> Objective:
 
     Args:
         model: a `PointerNetwork`.
-        batch: its answers are not looked at.
+        batch: its answers are not used.
         draws: tours of each set.
     """
     assert isinstance(model, PointerNetwork)

@@ -29,7 +29,7 @@ class Pointed:
         answer: numbers of its points, from 0.
         probability: of this answer, as the model finds it.
         weights: where it pointed, `(choices made, 1 + points)`, the end first and the end's own row last; None for the
-            baseline, which looks at nothing.
+            baseline, which attends to nothing.
     """
 
     points: PointSet
@@ -123,11 +123,19 @@ class PointingPredictor(StreamPredictor[PointingSettings, Nothing, PointerNetwor
         return self.choose(items)
 
     def blank(self, item: PointSet) -> Pointed:
-        """There is none: every set has an answer."""
+        """There is none: every set has an answer.
+
+        Raises:
+            AssertionError: always.
+        """
         raise AssertionError("no set is blank")
 
     def one(self, text: str) -> Pointed:
-        """The answer for the one set of a text."""
+        """The answer for the one set of a text.
+
+        Raises:
+            DataError: the text has no set of points, or several.
+        """
         sets = list(self.sets(text.splitlines(), "the text"))
         if len(sets) != 1:
             raise DataError(f"the text has {len(sets)} sets of points; one is expected here")

@@ -13,7 +13,7 @@ from regard.tasks.core.settings import Better, RunSettings
 
 
 class ReadingSettings(RunSettings):
-    """From a story and a question to its answer: a word that is told, or words of the story that are pointed at."""
+    """From a story and a question to its answer: a word of the vocabulary, or words of the story itself."""
 
     verb: ClassVar[str] = "answer"
     tests: ClassVar[type[BaseModel]] = TestedStories

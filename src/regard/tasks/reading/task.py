@@ -1,4 +1,4 @@
-"""The task of reading: a story and a question in, the answer out, and where was looked for it.
+"""The task of reading: a story and a question in, the answer out, and the weights with which it was found.
 
 There are two kinds of readers: one goes sentence by sentence and tells a word (`stories`), the other points at the
 words of the text that are the answer (`spans`).

@@ -91,7 +91,7 @@ class Known(NamedTuple):
 
     Attributes:
         features: of words.
-        tags: that are told apart.
+        tags: those that there are.
     """
 
     features: WordFeatures
@@ -141,7 +141,7 @@ def prepare_treebank(settings: TaggingSettings, saved: Path | None, say: Callabl
     Args:
         settings: the run's.
         saved: where the run keeps its words and tags, if it has them already.
-        say: told how many sentences there are and what was cut.
+        say: called with how many sentences there are and what was cut.
     """
     data = settings.data
     parts = split(data)

@@ -152,7 +152,7 @@ class TaggingPredictor(StreamPredictor[TaggingSettings, Known, Tagger, str, Word
 
     @inference
     def view(self, text: str, language: str = "en") -> View:
-        """Where each layer and head looked from each word.
+        """The attention of each layer and head from each word.
 
         Raises:
             DataError: the text has no words.

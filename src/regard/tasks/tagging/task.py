@@ -1,4 +1,4 @@
-"""The task of tagging: the words of a sentence in, a tag of each out, with where every head looked."""
+"""The task of tagging: the words of a sentence in, a tag of each out, with the attention of every head."""
 
 from typing import Any
 

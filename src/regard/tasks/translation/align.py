@@ -54,8 +54,8 @@ def align(
 ) -> Iterator[Aligned]:
     """Align pairs, in order, while they are being read.
 
-    The row of a target word is of the step that predicts it, teacher-forced, whichever order the decoder has: where the
-    model looks before it knows the word. The posterior says where the word came from, once it is known.
+    The row of a target word is of the step that predicts it, teacher-forced, whichever order the decoder has: its
+    weights from before the word is known. The posterior says where the word came from, once it is known.
 
     Args:
         forward: a run from source to target.

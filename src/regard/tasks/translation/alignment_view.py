@@ -25,7 +25,7 @@ class Alignment:
 
     Attributes:
         source, target: both texts.
-        source_pieces, target_pieces: of the weights, EOS included.
+        source_tokens, target_tokens: of the weights, EOS included.
         source_words, target_words: of the texts.
         source_word_of, target_word_of: the word of each token but EOS.
         weights: `(target tokens, source tokens)`.
@@ -34,8 +34,8 @@ class Alignment:
 
     source: str
     target: str
-    source_pieces: Sequence[str]
-    target_pieces: Sequence[str]
+    source_tokens: Sequence[str]
+    target_tokens: Sequence[str]
     source_words: Sequence[str]
     target_words: Sequence[str]
     source_word_of: Sequence[int]
@@ -55,7 +55,7 @@ class Alignment:
         weights = self._weights()
         title = f"{self.source} → {self.target}" if title is None else title
         if units == "pieces":
-            rows, columns = map(visible, self.target_pieces), map(visible, self.source_pieces)
+            rows, columns = map(visible, self.target_tokens), map(visible, self.source_tokens)
             return Matrix(weights, list(rows), list(columns), title)
         return Matrix(self.between_words(), list(self.target_words), list(self.source_words), title)
 
@@ -81,9 +81,9 @@ class Alignment:
         return frozenset() if self.weights is None else links(self.between_words())
 
 
-def _padded(word_of: Sequence[int], pieces: int) -> list[int]:
-    """EOS belongs to no word."""
-    return [*word_of, *[_NO_WORD] * (pieces - len(word_of))]
+def _padded(word_of: Sequence[int], tokens: int) -> list[int]:
+    """EOS is of no word."""
+    return [*word_of, *[_NO_WORD] * (tokens - len(word_of))]
 
 
 def alignment_view(matrices: Sequence[Matrix], notes: Sequence[str] = (), language: str = "en") -> View:

@@ -53,7 +53,7 @@ def prepare_corpus(settings: TranslationSettings, saved: Path | None, say: Calla
     Args:
         settings: the run's.
         saved: where the run keeps its tokenizers, if it has them already.
-        say: told of pairs that are left out or cut.
+        say: called with a message on pairs that are left out or cut.
 
     Raises:
         DataError: a file cannot be read, or nothing is left to train on or to hold out.

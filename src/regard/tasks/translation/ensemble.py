@@ -82,7 +82,11 @@ def ensemble(
 def refuse_other_vocabulary(
     run: str | Path, translator: TranslationPredictor, other_run: str | Path, other: TranslationPredictor
 ) -> None:
-    """Raise a RunError if two runs cut text into other tokens or number them otherwise."""
+    """Refuse a second run whose vocabularies are not those of the first.
+
+    Raises:
+        RunError: the two cut text into other tokens, or number them otherwise.
+    """
     for side in ("source", "target"):
         mine, its = getattr(translator, side), getattr(other, side)
         if mine.fingerprint() != its.fingerprint():

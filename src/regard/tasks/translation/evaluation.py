@@ -57,7 +57,7 @@ def evaluate(
 ) -> TranslationEvaluation:
     """Translate the sources and compare with the targets.
 
-    Perplexity is a token (EOS counted), of the given targets. Entropy is the mean over those tokens of the
+    Perplexity is that of the given targets, per token, EOS counted. Entropy is the mean over those tokens of the
     entropy, in nats, of the weights over source tokens with which the model reads them. The alignment error rate is of
     the same weights, against the pairs' true links: a target word is linked to the source word that it received most
     from. Words are those that the pair's links count.
@@ -70,6 +70,9 @@ def evaluate(
         edges: source lengths in words at which the next bucket of `lengths` begins; `EDGES` if not given.
         shuffled: translate the sources in another order of their words, too: `unmoved` is the share of them whose
             translation stays the same. A source that has no other order, of one word as a rule, is left out of it.
+
+    Raises:
+        DataError: there are no pairs.
     """
     if not pairs:
         raise DataError("there are no pairs to evaluate on; the files are empty")
@@ -87,7 +90,7 @@ def evaluate(
     def measure(places: Sequence[int]) -> dict[str, Measured]:
         found, wanted = [texts[at] for at in places], [targets[at] for at in places]
         read = [readings[at] for at in places]
-        nats, tokens = -sum(one.log_probability for one in read), sum(one.tokens for one in read)
+        nats, tokens = -sum(one.log_probability for one in read), sum(one.length for one in read)
         measured = {
             "bleu": bleu(found, wanted, language=language),
             "chrf": chrf(found, wanted),

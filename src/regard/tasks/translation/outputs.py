@@ -17,12 +17,12 @@ class Output:
     """One hypothesis as text.
 
     Attributes:
-        text: unknown words are replaced by the source words that were looked at; no special token shows in it.
+        text: unknown words are replaced by the source words of most weight; no special token shows in it.
         score: what hypotheses are ranked by.
         log_probability: the sum over its tokens and EOS, in nats.
         finished: whether it ended by itself; if not, it was cut off at its limit.
         ids: of the target vocabulary, without EOS.
-        pieces: their spelling, EOS last if it came.
+        tokens: their spelling, EOS last if it came.
         words: of the text.
         word_of: the word of each token but EOS.
         source_word_of: the word of each source token but EOS.
@@ -34,7 +34,7 @@ class Output:
     log_probability: float
     finished: bool
     ids: list[int]
-    pieces: list[str]
+    tokens: list[str]
     words: list[str]
     word_of: list[int]
     source_word_of: list[int]
@@ -48,7 +48,7 @@ class Translation:
     Attributes:
         line: its number, from 1.
         source: as it was given.
-        source_pieces: as the model read it, EOS last; empty for an empty line.
+        source_tokens: as the model read it, EOS last; empty for an empty line.
         source_words: of the source.
         outputs: best first.
         note: what was done to the line, such as a cut; None if nothing.
@@ -56,7 +56,7 @@ class Translation:
 
     line: int
     source: str
-    source_pieces: list[str]
+    source_tokens: list[str]
     source_words: list[str]
     outputs: list[Output]
     note: str | None = None
@@ -67,8 +67,8 @@ class Translation:
         return Alignment(
             source=self.source,
             target=output.text,
-            source_pieces=self.source_pieces,
-            target_pieces=output.pieces,
+            source_tokens=self.source_tokens,
+            target_tokens=output.tokens,
             source_words=self.source_words,
             target_words=output.words,
             source_word_of=output.source_word_of,
@@ -97,9 +97,9 @@ class Translation:
         return self.outputs[0].finished
 
     @property
-    def pieces(self) -> list[str]:
+    def tokens(self) -> list[str]:
         """The tokens of the best output, EOS last if it came."""
-        return self.outputs[0].pieces
+        return self.outputs[0].tokens
 
     @property
     def alignment(self) -> Tensor | None:
@@ -112,13 +112,13 @@ def output_of(
 ) -> Output:
     """A hypothesis as text, with its unknown words replaced through the alignment."""
     ids = hypothesis.ids
-    pieces = target.tokens(ids)
+    tokens = target.tokens(ids)
     spellings: list[str] = []
     unknown = [number == UNKNOWN for number in ids]
     if hypothesis.alignment is not None and any(unknown):
-        pieces_or_copies = replace_unknown(pieces, unknown, hypothesis.alignment, source_words, source_word_of)
-        if len(pieces_or_copies) == len(pieces):
-            spellings = [copy for copy, missing in zip(pieces_or_copies, unknown, strict=True) if missing]
+        tokens_or_copies = replace_unknown(tokens, unknown, hypothesis.alignment, source_words, source_word_of)
+        if len(tokens_or_copies) == len(tokens):
+            spellings = [copy for copy, missing in zip(tokens_or_copies, unknown, strict=True) if missing]
     text = target.decode(ids, spellings)
     return Output(
         text=text,
@@ -126,7 +126,7 @@ def output_of(
         log_probability=hypothesis.log_probability,
         finished=hypothesis.finished,
         ids=list(ids),
-        pieces=[*pieces, SPECIALS[END]] if hypothesis.finished else pieces,
+        tokens=[*tokens, SPECIALS[END]] if hypothesis.finished else tokens,
         words=target.words(text),
         word_of=_words_of(ids, spellings, text, target),
         source_word_of=list(source_word_of),

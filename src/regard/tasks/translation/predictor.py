@@ -50,14 +50,14 @@ class Reading(NamedTuple):
         return sum(self.log_probabilities)
 
     @property
-    def tokens(self) -> int:
+    def length(self) -> int:
         """How many tokens it has, EOS counted."""
         return len(self.log_probabilities)
 
     @property
-    def pieces(self) -> list[str]:
+    def tokens(self) -> list[str]:
         """The tokens of the translation, EOS last."""
-        return [*self.target.pieces, SPECIALS[END]]
+        return [*self.target.tokens, SPECIALS[END]]
 
     @property
     def notes(self) -> list[str]:
@@ -144,7 +144,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
             batch: pairs computed together; changes a result by no more than float32 rounds.
             chunk: pairs taken before the first reading comes, 16 batches by default.
             posterior: the alignment says where each word came from, judged when it is known (see `models.posterior`),
-                in place of where the model looked before it knew it.
+                in place of the weights from before the word was known.
 
         Raises:
             DataError: a text is not valid Unicode.
@@ -174,10 +174,10 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
             text: the source.
             target: a translation to read in place of the model's own.
             search: in place of the run's own.
-            units: `pieces`, tokens and EOS as the model has them; or words, summed over source tokens and averaged over
+            units: tokens, with EOS, as the model has them; or words, summed over source tokens and averaged over
                 target tokens.
             language: of the words around the numbers, en or zh.
-            posterior: beside where it looked before a word was known, where the word came from (`models.posterior`).
+            posterior: beside the weights from before a word was known, where the word came from (`models.posterior`).
 
         Raises:
             DataError: the source is empty.
@@ -202,8 +202,8 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
         return Alignment(
             source=source.text,
             target=target.text,
-            source_pieces=[*source.pieces, SPECIALS[END]],
-            target_pieces=reading.pieces,
+            source_tokens=[*source.tokens, SPECIALS[END]],
+            target_tokens=reading.tokens,
             source_words=split_words(source.text, counted),
             target_words=split_words(target.text, counted),
             source_word_of=_counted(source, counted),
@@ -291,7 +291,7 @@ def _translation(sentence: Line, source_words: list[str], outputs: list[Output])
     return Translation(
         line=sentence.line,
         source=sentence.text,
-        source_pieces=[*sentence.pieces, SPECIALS[END]],
+        source_tokens=[*sentence.tokens, SPECIALS[END]],
         source_words=source_words,
         outputs=outputs,
         note=sentence.note,

@@ -62,7 +62,7 @@ def translation_steps(
     assert context is not None
     probabilities = step.logits.softmax(-1).gather(-1, wanted.unsqueeze(-1))[0, :, 0]
     columns = zip(
-        [*map(visible, written.pieces), SPECIALS[END]],
+        [*map(visible, written.tokens), SPECIALS[END]],
         *(part.tolist() for part in (probabilities, states, scores, attended.weights[0], context[0])),
         strict=True,
     )
@@ -76,7 +76,7 @@ def translation_steps(
         read=[
             Read(word, state)
             for word, state in zip(
-                [*map(visible, source.pieces), SPECIALS[END]], memory.states[0].tolist(), strict=True
+                [*map(visible, source.tokens), SPECIALS[END]], memory.states[0].tolist(), strict=True
             )
         ],
         written=[Written(*column) for column in columns],

@@ -73,14 +73,14 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], d
         translator = TranslationPredictor(model, corpus.parts, settings)
         translations = translator.translate([pair.source for pair in sample], search=greedy)
         texts = [translation.text for translation in translations]
-        values = {
+        metrics = {
             "loss": loss,
             "bleu": bleu(texts, references, language=language).value,
             "exact": exact_match(texts, references).value,
         }
         if batches.links is not None:
-            values["guidance"] = _guidance(model, batches, device)
-        return values
+            metrics["guidance"] = _guidance(model, batches, device)
+        return metrics
 
     return metrics
 
@@ -119,7 +119,7 @@ def _part_problems(model: dict[str, Any]) -> list[str]:
     try:
         settings = TypeAdapter(TranslatorSettings).validate_python({"kind": RECURRENT, **model})
     except ValidationError:
-        return []  # told by the settings themselves
+        return []  # the settings report them themselves
     try:
         build_translator(settings, len(SPECIALS), len(SPECIALS))
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""A translation from within: what every layer and head looked at, and how it was written step by step."""
+"""A translation from within: what every layer and head attended to, and how it was written step by step."""
 
 from typing import NamedTuple
 
@@ -35,9 +35,9 @@ class Reread(NamedTuple):
     notes: list[str]
 
     @property
-    def source_pieces(self) -> list[str]:
+    def source_tokens(self) -> list[str]:
         """The tokens of the source, EOS last."""
-        return [*self.source.pieces, SPECIALS[END]]
+        return [*self.source.tokens, SPECIALS[END]]
 
 
 def heads_of_translation(
@@ -69,11 +69,11 @@ def heads_of_translation(
     read = _reread(translator, text, target, search)
     with torch.no_grad():
         encoded = model.read(read.ids, torch.tensor([read.ids.shape[1]], device=read.ids.device)).attended
-    heads = heads_of(encoded, read.source_pieces, side="encoder")
+    heads = heads_of(encoded, read.source_tokens, side="encoder")
     written = translator.target.tokens(read.written)
     inputs = [SPECIALS[BEGIN], *written[:-1]]
     for name, attended in read.step.attended.items():
-        rows, columns = (written, read.source_pieces) if name.startswith("cross") else (inputs, inputs)
+        rows, columns = (written, read.source_tokens) if name.startswith("cross") else (inputs, inputs)
         heads += heads_of({name: attended}, rows, {name.split()[0]: columns}, side="decoder")
     return heads_view(_in_order(heads), read.notes, language)
 
@@ -85,7 +85,7 @@ def steps_of_translation(
     search: SearchSettings | None = None,
     language: str = "en",
 ) -> View:
-    """Each step of the writing: where it looked in the source, and what it found most probable.
+    """Each step of the writing: its attention over the source, and what it found most probable.
 
     Args:
         translator: of any kind, or several as one.
@@ -102,7 +102,7 @@ def steps_of_translation(
     looks = []
     if alignment is not None:
         weights = read.step.weights(alignment)[0]
-        looks.append(Looks(weights, read.source_pieces))
+        looks.append(Looks(weights, read.source_tokens))
     return generation_view(
         read.step.logits[0],
         torch.tensor(read.written, device=read.ids.device),

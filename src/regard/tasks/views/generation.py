@@ -1,4 +1,4 @@
-"""A text as it was written, step by step: what each step looked at, and what else it might have written."""
+"""A text as it was written, step by step: what each step attended to, and what else it might have written."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -32,11 +32,11 @@ _WORDS: dict[str, dict[str, str]] = {
 
 
 class Looks(NamedTuple):
-    """What the steps looked at, as one table.
+    """What the steps attended to, as one table.
 
     Attributes:
         weights: a row a step.
-        columns: what was looked at.
+        columns: what was attended to.
         title: which attention this is; empty where there is one alone.
     """
 
@@ -61,7 +61,7 @@ def generation_view(
         logits: what each step chose from.
         written: what each step wrote, whether or not it was its likeliest.
         spell: how an id is written.
-        looks: where the steps looked.
+        looks: the weights of the steps.
         most: how many of each step's likeliest choices are shown beside the one written.
         notes: what was done to the text.
         language: of the words around it, en or zh.
@@ -75,7 +75,7 @@ def generation_view(
     probabilities = logits.detach().double().softmax(-1)
     rows = [visible(spell(one)) for one in written.tolist()]
     matrices = [
-        Matrix(look.weights, rows, [visible(piece) for piece in look.columns], look.title or words["looked"])
+        Matrix(look.weights, rows, [visible(token) for token in look.columns], look.title or words["looked"])
         for look in looks
     ]
     values, ids = probabilities.topk(min(most, probabilities.shape[-1]), dim=-1)

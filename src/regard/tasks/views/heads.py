@@ -137,7 +137,7 @@ def heads_view(heads: Sequence[Heads], notes: Sequence[str] = (), language: str 
 
 
 def _matrices(one: Heads, language: str) -> Iterator[Matrix]:
-    rows, columns = ([visible(piece) for piece in side] for side in (one.rows, one.columns))
+    rows, columns = ([visible(token) for token in side] for side in (one.rows, one.columns))
     for number, weights in enumerate(one.weights, start=1):
         part = _part(one.part, language)
         title = _WORDS[language]["head"].format(part=part, layer=one.layer + 1, head=number)

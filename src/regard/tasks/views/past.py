@@ -1,4 +1,4 @@
-"""What each word of a text looks back at, as a picture: a row reads the columns before it."""
+"""What each word of a text attends to, as a picture: a row reads the columns before it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,15 +41,15 @@ def looks_back(
     return list(tables.values())
 
 
-def past_matrices(tables: Sequence[Tensor], pieces: Sequence[str], language: str = "en") -> list[Matrix]:
+def past_matrices(tables: Sequence[Tensor], tokens: Sequence[str], language: str = "en") -> list[Matrix]:
     """The tables with their labels.
 
     Raises:
         DataError: there are no tokens to look at.
     """
-    if not pieces:
+    if not tokens:
         raise DataError("the text is empty: there is nothing to look at")
-    labels = [visible(piece) for piece in pieces]
+    labels = [visible(token) for token in tokens]
     titles = [_LAYER[language].format(number=number) if len(tables) > 1 else "" for number in range(1, len(tables) + 1)]
     return [
         Matrix(table, labels, labels, title, _ROW[language], _COLUMN[language])

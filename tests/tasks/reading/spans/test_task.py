@@ -90,20 +90,20 @@ def test_questions_held_out_that_no_training_could_answer_do_not_choose_the_weig
 def test_a_run_is_trained_kept_and_loaded(run, answerer, file):
     assert {path.name for path in (run / "tokenizers").iterdir()} == {"words.json", "spans.json"}
     assert isinstance(answerer, span_answerer.SpansPredictor) and answerer.known.nothing
-    told = TASK.evaluate(answerer, run, {"squad": str(file)})
-    assert told.items == 7 and set(told.measures) == {"exact", "f1", "answerable"}
-    assert told.baselined == "exact" and 0 < told.baselines["word"] < 1
-    json.dumps(told.to_json())
-    assert TASK.evaluate(load(run), run, {"squad": str(file)}).measures == told.measures
+    evaluation = TASK.evaluate(answerer, run, {"squad": str(file)})
+    assert evaluation.items == 7 and set(evaluation.measures) == {"exact", "f1", "answerable"}
+    assert evaluation.baselined == "exact" and 0 < evaluation.baselines["word"] < 1
+    json.dumps(evaluation.to_json())
+    assert TASK.evaluate(load(run), run, {"squad": str(file)}).measures == evaluation.measures
     assert TASK.evaluate(answerer, run, {}).items == 2  # the last text with its questions was held out
 
 
 def test_made_stories_are_pointed_at(tmp_path):
     fit(check(ReadingSettings, MADE, TASK.faults), tmp_path / "run", progress="silent")
     answerer = load(tmp_path / "run")
-    told = TASK.evaluate(answerer, tmp_path / "run", {})
-    assert told.items == 3 and set(told.measures) == {"exact", "f1", "looked"}
-    assert told.baselined == "looked" and "a word drawn at random" in told.signatures["exact"]
+    evaluation = TASK.evaluate(answerer, tmp_path / "run", {})
+    assert evaluation.items == 3 and set(evaluation.measures) == {"exact", "f1", "looked"}
+    assert evaluation.baselined == "looked" and "a word drawn at random" in evaluation.signatures["exact"]
     assert answerer.answer([question_of("Mary left. Who left?")])[0].nothing is None  # it was never taught to say so
     path = tmp_path / "story.txt"
     path.write_text("1 Mary moved to the office.\n2 Is she there?\tyes\t1\n")
@@ -147,12 +147,13 @@ def test_measures_by_hand(answerer, monkeypatch):
         found(questions[2], (7, 7), (29, 33), 7),
     ]
     monkeypatch.setattr(answerer, "answer", lambda questions: answers)
-    told = evaluate(answerer, questions)
+    evaluation = evaluate(answerer, questions)
     # "old garden" is "the old garden" without its article; "old" has 1 of 1 words of "old garden", which has 2.
-    assert told.measures == pytest.approx({"exact": 1 / 3, "f1": (1 + 2 / 3) / 3, "answerable": 2 / 3, "looked": 1.0})
-    assert told.baselines == {"chance": 0.5}
+    expected = {"exact": 1 / 3, "f1": (1 + 2 / 3) / 3, "answerable": 2 / 3, "looked": 1.0}
+    assert evaluation.measures == pytest.approx(expected)
+    assert evaluation.baselines == {"chance": 0.5}
     # Of the 10 words of the text: "garden" is an answer to the second; the third has none, and "." and "the" are "".
-    assert told.signatures["exact"] == f"a word drawn at random {(0 / 10 + 1 / 10 + 0) / 3:.3f}"
+    assert evaluation.signatures["exact"] == f"a word drawn at random {(0 / 10 + 1 / 10 + 0) / 3:.3f}"
 
 
 def test_what_training_leaves_out_or_changes_is_told(file):
@@ -199,7 +200,7 @@ def test_the_picture_shows_sentences_words_and_the_question(answerer):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"data": {}}, "no stories to train on. Give data.babi=FILE"),
         ({"data": {"squad": "a.json", "made": {}}}, "choose one origin of stories; given are `squad` and `made`"),
@@ -210,7 +211,7 @@ def test_the_picture_shows_sentences_words_and_the_question(answerer):
         ({"training": {"smoothing": 0.1}}, "training.smoothing: most places cannot be an answer's end"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(file, change, told):
+def test_settings_that_cannot_be_are_refused(file, change, message):
     tree = {**of(file), **change}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         check(ReadingSettings, tree, find_task(tree).faults)

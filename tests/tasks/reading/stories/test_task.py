@@ -89,12 +89,12 @@ def test_b21_b22_batch_mates_change_no_answer(kind):
 
 def test_a_run_is_trained_kept_and_loaded(run, answerer):
     assert (run / "tokenizers" / "stories.json").is_file() and not list(run.rglob("*.pkl"))
-    told = TASK.evaluate(answerer, run, {})
-    assert told.items == 12 and set(told.measures) == {"accuracy", "loss", "looked"}
-    assert told.baselined == "looked" and 0 < told.baselines["chance"] < 1
-    json.dumps(told.to_json())
+    evaluation = TASK.evaluate(answerer, run, {})
+    assert evaluation.items == 12 and set(evaluation.measures) == {"accuracy", "loss", "looked"}
+    assert evaluation.baselined == "looked" and 0 < evaluation.baselines["chance"] < 1
+    json.dumps(evaluation.to_json())
     again = TASK.evaluate(load(run), run, {})
-    assert again.measures == told.measures
+    assert again.measures == evaluation.measures
     view = TASK.view(answerer, None, language="zh")
     assert view.kind == "memory" and len(view.matrices) == 3 + 1
     assert view.matrices[0].values.shape == (2 * 2, 2)  # two heads, at the question and in one thinking step
@@ -103,8 +103,8 @@ def test_a_run_is_trained_kept_and_loaded(run, answerer):
 def test_tests_may_be_a_file_or_made_stories(answerer, run, tmp_path):
     path = tmp_path / "story.txt"
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\toffice\t1\n")
-    told = TASK.evaluate(answerer, run, {"babi": str(path)})
-    assert told.items == 1 and told.baselines == {"chance": 1.0}
+    evaluation = TASK.evaluate(answerer, run, {"babi": str(path)})
+    assert evaluation.items == 1 and evaluation.baselines == {"chance": 1.0}
     assert TASK.evaluate(answerer, run, {"made": {"count": 3, "questions": 1}}).items == 3
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\tgym\t1\n")
     with pytest.raises(DataError, match="the answer 'gym' does not occur in training"):
@@ -136,7 +136,7 @@ def test_a_story_as_a_person_writes_it():
 
 
 @pytest.mark.parametrize(
-    ("text", "question", "told"),
+    ("text", "question", "message"),
     [
         ("", "Where is Mary?", "the story is empty"),
         (" \n\t\n", "Where?", "the story is empty"),
@@ -146,8 +146,8 @@ def test_a_story_as_a_person_writes_it():
         ("Mary went home.", " ?! ", "has no words"),
     ],
 )
-def test_an_empty_story_or_question_is_told(text, question, told):
-    with pytest.raises(DataError, match=told):
+def test_an_empty_story_or_question_is_told(text, question, message):
+    with pytest.raises(DataError, match=message):
         story_of(text, question)
 
 

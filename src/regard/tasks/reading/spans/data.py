@@ -78,7 +78,10 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
     Args:
         settings: the run's.
         saved: where the run keeps what it knows, if it does already.
-        say: told what is left out of training.
+        say: called with what is left out of training.
+
+    Raises:
+        DataError: no question that is held out has an answer short enough to choose the best weights by.
     """
     data, model = settings.data, settings.span
     made = data.made
@@ -112,7 +115,7 @@ def prepare(settings: ReadingSettings, saved: Path | None, say: Callable[[str], 
 def _usable(
     questions: list[Question], encode: QuestionEncoder, longest_text: int, say: Callable[[str], None]
 ) -> list[Question]:
-    """The questions that can be learned from; what is left out, or learned otherwise than it is given, is said."""
+    """The questions that can be learned from; what is left out, or learned otherwise than the data say, is reported."""
     short = [one for one in questions if len(words_in(one.text)) <= longest_text]
     kept = [one for one in short if encode.spans(one)]
     if short != questions:
@@ -133,7 +136,7 @@ def _usable(
 
 
 def _possible(held: list[EncodedQuestion], say: Callable[[str], None]) -> list[EncodedQuestion]:
-    """Questions without an answer as if their answers were not known: a reader that had none cannot say so."""
+    """Questions without an answer as if the data said nothing of them: a reader that had none cannot say so."""
     without = sum(NO_ANSWER in one.spans for one in held)
     if without:
         say(
@@ -154,7 +157,11 @@ def _cuts_words(question: Question) -> bool:
 
 
 def split(settings: ReadingSettings) -> tuple[list[list[Question]], list[list[Question]]]:
-    """The stories or texts of the file with their questions: those for training, and the last ones, held out."""
+    """The stories or texts of the file with their questions: those for training, and the last ones, held out.
+
+    Raises:
+        DataError: so many texts are to be held out that none is left to train on.
+    """
     data = settings.data
     groups, name = _read(data), data.squad or data.babi
     if len(groups) <= data.validation:

@@ -36,11 +36,14 @@ def evaluate_run(answerer: SpansPredictor, run: Path, test: dict[str, Any]) -> E
 def evaluate(answerer: SpansPredictor, questions: list[Question]) -> Evaluation:
     """Answer every question and compare.
 
-    Exact and f1 are SQuAD's (`metrics.spans`), 0 to 1; no answer is right where the data say that there is none.
-    Answerable is the share of questions for which the model says rightly whether they have an answer, where some have
-    none. Looked is, of questions whose facts are known, the share for which the sentence with the most weight of the
-    pointer to the first word is one of these facts. Beside them stands chance: a word of the text, or a sentence, drawn
-    at random.
+    `exact` and `f1` are SQuAD's (`metrics.spans`), 0 to 1; no answer is right where the data say that there is none.
+    `answerable`, where some have no answer, is the share of questions for which the model rightly says whether there is
+    one.
+    `looked` is, of questions with supporting facts, the share for which the sentence of most weight of the pointer to
+    the first word is one of them. Beside them stands chance: a word of the text, or a sentence, drawn at random.
+
+    Raises:
+        DataError: no question comes with its answer.
     """
     found = [one for one in answerer.answer(questions) if one.question.answers is not None]
     if not found:
@@ -49,15 +52,15 @@ def evaluate(answerer: SpansPredictor, questions: list[Question]) -> Evaluation:
 
     def measure(places: list[int]) -> dict[str, float]:
         some = [found[at] for at in places]
-        values = {
+        metrics = {
             "exact": sum(exact(one.text, _right(one.question)) for one in some) / len(some),
             "f1": sum(f1(one.text, _right(one.question)) for one in some) / len(some),
         }
         if some_have_none:
-            values["answerable"] = sum((one.span is None) == (one.question.answers == ()) for one in some) / len(some)
+            metrics["answerable"] = sum((one.span is None) == (one.question.answers == ()) for one in some) / len(some)
         if facts := [one for one in some if one.question.supports]:
-            values["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
-        return values
+            metrics["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
+        return metrics
 
     measures = measure(list(range(len(found))))
     rows = [

@@ -33,7 +33,7 @@ class Found(NamedTuple):
         text: the answer as it stands in the text; "" if it does not answer.
         probability: of that span.
         nothing: the probability that the text does not answer; None if the model cannot say so.
-        weights: how much the pointer to the answer's first word looked at each word.
+        weights: of the pointer to the answer's first word, one for each word of the text.
         notes: what a reader should know.
     """
 
@@ -51,28 +51,28 @@ class Found(NamedTuple):
         starts = np.array([word.start for word in words_in(self.question.text)])
         return np.array([weights[(starts >= start) & (starts < end)].sum() for start, end in self.question.sentences])
 
-    def around(self, reach: int = 40) -> tuple[str, str]:
-        """The characters before and after the answer, so many at most, each in one line; … where there are more."""
+    def around(self, most: int = 40) -> tuple[str, str]:
+        """The characters before and after the answer, `most` of each, in one line; … where there are more."""
         start, end = self.span or (0, 0)
-        text, first, last = self.question.text, max(0, start - reach), end + reach
+        text, first, last = self.question.text, max(0, start - most), end + most
         before, after = (re.sub(r"\s", " ", one) for one in (text[first:start], text[end:last]))
         return ("…" if first else "") + before, after + ("…" if last < len(text) else "")
 
     @property
     def most_read(self) -> int | None:
-        """The sentence that the pointer looked at most; None if it looked at none."""
+        """The sentence of most weight of that pointer; None if no word has any."""
         each = self.sums(self.weights)
         return int(each.argmax()) if each.any() else None
 
 
-class Looked(NamedTuple):
-    """Where a model looked while it read one text.
+class SpanAttention(NamedTuple):
+    """The attention of a model while it read one text.
 
     Attributes:
         found: the answer.
-        asked: for each word of the text, how much it looked at each word of the question; of the last round.
-        back: likewise at each word of the text, the mean of the heads.
-        ends: how much the pointer to the last word looked at each word, after the chosen first one.
+        asked: the weights of each word of the text over the words of the question, in the last round.
+        back: likewise over the words of the text, the mean of the heads.
+        ends: the weights of the pointer to the last word, after the chosen first one.
     """
 
     found: Found
@@ -119,8 +119,8 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
         return [found[at] for at in range(len(questions))]
 
     @inference
-    def look(self, question: Question) -> Looked:
-        """Answer one question, and tell where the model looked for it."""
+    def look(self, question: Question) -> SpanAttention:
+        """Answer one question, with the attention weights of its reading."""
         read_length(question, MOST_SHOWN)
         with record(self.model) as seen:
             [found] = self._together([question])
@@ -129,7 +129,7 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
             batch = self._batch([question])
             first = torch.tensor([[NOTHING if found.words is None else found.words[0] + 1]], device=batch.text.device)
             ends = self.model.ends(self.model.read(batch), first).weights[0, 0, 1:]
-        return Looked(found, *(one.double().cpu().numpy() for one in (asked, back, ends)))
+        return SpanAttention(found, *(one.double().cpu().numpy() for one in (asked, back, ends)))
 
     def _batch(self, questions: list[Question]) -> QuestionBatch:
         return QuestionBatch.of([self.encode(one._replace(answers=None)) for one in questions]).to(self.device)
@@ -161,7 +161,7 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
         )
 
     def unread(self, question: Question) -> list[str]:
-        """The words of a question that no training told."""
+        """The words of a question that training did not have."""
         return [word.text for word in words_in(question.question) if not self.known.features.knows(word.text)]
 
     def is_longer(self, question: Question) -> bool:

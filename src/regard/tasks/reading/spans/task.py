@@ -36,8 +36,8 @@ def _metrics(settings: ReadingSettings, data: Questions) -> Callable[[Any], dict
     def metrics(model: SpanReader) -> dict[str, float]:
         device = next(model.parameters()).device
         with torch.no_grad():
-            values = per_label(model.loss(batch.to(device)) for batch in data.held_out)
-        return {"exact": values["accuracy"], "loss": values["loss"]}
+            metrics = per_label(model.loss(batch.to(device)) for batch in data.held_out)
+        return {"exact": metrics["accuracy"], "loss": metrics["loss"]}
 
     return metrics
 

@@ -1,4 +1,4 @@
-"""The picture of a reader that points: where its two pointers looked, sentence by sentence and word by word."""
+"""The picture of a reader that points: the weights of its two pointers, sentence by sentence and word by word."""
 
 from typing import TYPE_CHECKING
 
@@ -67,13 +67,13 @@ def span_view(answerer: "SpansPredictor", question: Question, language: str = "e
         question: about its text.
         language: "en" or "zh".
     """
-    words, looked = _WORDS.get(language, _WORDS["en"]), answerer.look(question)
-    found, read = looked.found, words_in(question.text)
+    words, attention = _WORDS.get(language, _WORDS["en"]), answerer.look(question)
+    found, read = attention.found, words_in(question.text)
     answer = found.text or words["nothing"]
     title = words["title"].format(asked=question.question, answer=answer, probability=found.probability)
-    rows = {words["start"]: found.weights, words["end"]: looked.ends}
+    rows = {words["start"]: found.weights, words["end"]: attention.ends}
     if found.words is not None:
-        rows[words["back"]] = looked.back[found.words[0]]
+        rows[words["back"]] = attention.back[found.words[0]]
     first, last = _shown(found, len(read))
     names = [one.text for one in read[first:last]]
     asked = [one.text for one in words_in(question.question)]
@@ -83,7 +83,7 @@ def span_view(answerer: "SpansPredictor", question: Question, language: str = "e
     pointers = [each[first:last] for each in rows.values()]
     matrices = [
         Matrix(pointers, list(rows), names, words["words"], words["pointer"], words["word"]),
-        Matrix(looked.asked[first:last].T, asked, names, words["asked"], words["question"], words["word"]),
+        Matrix(attention.asked[first:last].T, asked, names, words["asked"], words["question"], words["word"]),
     ]
     if len(question.sentences) > 1:
         sentences = [f"{number} {question.text[slice(*one)]}" for number, one in enumerate(question.sentences, 1)]

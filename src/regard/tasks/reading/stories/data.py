@@ -25,7 +25,10 @@ def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable
     Args:
         settings: the run's.
         saved: where the run keeps its vocabulary, if it has one already.
-        say: is told nothing here: stories are used as they are.
+        say: not called here: stories are used as they are.
+
+    Raises:
+        DataError: the training stories have no question.
     """
     data, made = settings.data, settings.data.made
     training = _sample(made, settings.seed) if made is not None else split(data)[0]
@@ -49,7 +52,12 @@ def prepare_stories(settings: ReadingSettings, saved: Path | None, say: Callable
 
 
 def split(data: ReadingData) -> tuple[list[Story], list[Story]]:
-    """The stories of the file: those for training, and the last ones, which are held out."""
+    """The stories of the file: those for training, and the last ones, which are held out.
+
+    Raises:
+        ConfigError: no file of stories is named.
+        DataError: so many stories are to be held out that none is left to train on.
+    """
     if data.babi is None:
         raise ConfigError("no stories are named to split")
     stories = read_stories(data.babi)

@@ -38,9 +38,10 @@ def evaluate_run(answerer: StoriesPredictor, run: Path, test: dict[str, Any]) ->
 def evaluate(answerer: StoriesPredictor, stories: list[Story]) -> Evaluation:
     """Answer every question and compare.
 
-    Accuracy is the share of right answers; loss −log of the right answer's probability, in nats. Looked is, for models
-    whose heads read and write and questions whose facts are told, the share of answers for which the sentence that was
-    read most is one of these facts; its baseline is a sentence drawn at random from those before the question.
+    `accuracy` is the share of right answers; `loss` is −log of the right answer's probability, in nats. `looked`
+    is, for models whose heads read and write and questions with supporting facts, the share of answers for which the
+    sentence of most weight is one of these facts; its baseline is a sentence drawn at random from those before the
+    question.
 
     Raises:
         DataError: there is no question with an answer, or an answer that is none of the model's.
@@ -54,14 +55,14 @@ def evaluate(answerer: StoriesPredictor, stories: list[Story]) -> Evaluation:
     def measure(places: list[int]) -> dict[str, float]:
         some = [answered[at] for at in places]
         chances = torch.tensor([one.probabilities[str(one.question.answer)] for one in some], dtype=torch.float64)
-        values = {
+        metrics = {
             "accuracy": sum(one.answer == one.question.answer for one in some) / len(some),
             "loss": 0.0 - float(chances.clamp_min(1e-30).log().mean()),  # never −0
         }
         facts = [one for one in some if one.question.supports and one.looks]
         if facts:
-            values["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
-        return values
+            metrics["looked"] = sum(one.most_read in one.question.supports for one in facts) / len(facts)
+        return metrics
 
     measures = measure(list(range(len(answered))))
     chance = [len(set(one.question.supports)) / len(one.facts) for one in answered if one.question.supports]
@@ -73,13 +74,13 @@ def evaluate(answerer: StoriesPredictor, stories: list[Story]) -> Evaluation:
         }
         for bucket in by_length([len(one.facts) for one in answered], EDGES, measure)
     ]
-    looked = "looked" in measures
+    has_facts = "looked" in measures
     return Evaluation(
         items=len(answered),
         unit="questions",
         measures=measures,
-        baselines={"chance": sum(chance) / len(chance)} if looked else {},
-        baselined="looked" if looked else "",
+        baselines={"chance": sum(chance) / len(chance)} if has_facts else {},
+        baselined="looked" if has_facts else "",
         by="sentences",
         lengths=rows,
         notes=answerer.notes(line for story in stories for line in story.lines),

@@ -44,7 +44,7 @@ class Answered(NamedTuple):
         answer: the likeliest.
         probability: of that answer.
         probabilities: of each answer.
-        looks: where the heads looked; none if the model has no heads that read and write.
+        looks: weights of the heads; none if the model has no heads that read and write.
         notes: what was done to the story's text up to here.
     """
 
@@ -174,7 +174,7 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
     """A story as a person writes it: sentences with their marks, or one a line; those that end in ? are questions.
 
     Args:
-        text: the story; lines may begin with their numbers, as in bAbI; answers behind a tab are not read.
+        text: the story; lines may begin with their numbers, as in bAbI, and may have answers, which are not read.
         question: to be asked at the end, with or without its mark.
         place: what errors call it.
 
@@ -183,10 +183,10 @@ def story_of(text: str, question: str | None = None, place: str = "the text") ->
     """
     lines = []
     for line in text.splitlines():
-        said, *given = _NUMBERED.sub("", line).split("\t")
-        sentences = [said] if given else _SENTENCE.findall(said)
+        said, *answer = _NUMBERED.sub("", line).split("\t")
+        sentences = [said] if answer else _SENTENCE.findall(said)
         lines += [
-            StoryLine(one.strip(), bool(given) or one.rstrip().endswith(("?", "？")))
+            StoryLine(one.strip(), bool(answer) or one.rstrip().endswith(("?", "？")))
             for one in sentences
             if story_words(one)
         ]

@@ -16,7 +16,7 @@ _WORDS = {
         "title": "A story read: {right} of {count} answers right",
         "untold": "A story read",
         "asked": "{question} → {answer} ({probability:.0%})",
-        "wrong": ", told: {told}",
+        "wrong": ", told: {expected}",
         "head": "{head}, question",
         "thinking": "{head}, thinking {step}",
         "usage": "usage: how much of each slot is in use after each step",
@@ -37,7 +37,7 @@ _WORDS = {
         "title": "读一个故事：{count} 个回答中 {right} 个正确",
         "untold": "读一个故事",
         "asked": "{question} → {answer}（{probability:.0%}）",
-        "wrong": "，标准答案：{told}",
+        "wrong": "，标准答案：{expected}",
         "head": "{head}，读问题时",
         "thinking": "{head}，思考第 {step} 步",
         "usage": "使用率：每一步之后各槽被占用的程度",
@@ -70,9 +70,9 @@ def reading_view(answerer: "StoriesPredictor", story: Story, language: str = "en
     notes = [_looked(one, words) for one in answered if one.question.supports and one.most_read is not None]
     notes = [*notes, words["how"]] if matrices else [words["no_heads"]]
     usage = _usage(answerer, story, words)
-    told = [one for one in answered if one.question.answer is not None]
-    right = sum(one.answer == one.question.answer for one in told)
-    title = words["title"].format(right=right, count=len(told)) if told else words["untold"]
+    with_answers = [one for one in answered if one.question.answer is not None]
+    right = sum(one.answer == one.question.answer for one in with_answers)
+    title = words["title"].format(right=right, count=len(with_answers)) if with_answers else words["untold"]
     notes += answerer.notes(story.lines)
     if not matrices:
         answers = list(answered[0].probabilities)
@@ -85,10 +85,10 @@ def reading_view(answerer: "StoriesPredictor", story: Story, language: str = "en
 
 def _question(one: "Answered", words: dict[str, str]) -> Matrix:
     facts = one.facts
-    told = one.question.answer
+    expected = one.question.answer
     title = words["asked"].format(question=one.question.text, answer=one.answer, probability=one.probability)
-    if told is not None and told != one.answer:
-        title += words["wrong"].format(told=told)
+    if expected is not None and expected != one.answer:
+        title += words["wrong"].format(expected=expected)
     rows = [words["thinking" if look.step else "head"].format(head=look.head, step=look.step) for look in one.looks]
     columns = [f"{place + 1} {one.story.lines[place].text}" for place in facts]
     return Matrix([look.weights[facts] for look in one.looks], rows, columns, title, words["row"], words["column"])
