@@ -16,7 +16,7 @@ from regard.tasks.core.config import check
     ("chosen", "says"),
     [
         ({"order": "bahdanau", "input_feeding": True}, "belongs to order: luong"),
-        ({"coverage": True}, "location_aware only.*'additive'"),
+        ({"coverage": True}, "location_aware uses coverage.*'additive'"),
         ({"attention": "none", "window": "local-m"}, "no window and no input_feeding"),
         ({"attention": "none", "input_feeding": True}, "no window and no input_feeding"),
         ({"tied": "target", "readout_dim": 13}, r"embedding_dim \(256\) or left out; it is 13"),
