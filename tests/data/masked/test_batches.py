@@ -79,7 +79,7 @@ def test_an_evaluation_reads_each_piece_once_in_order(length):
 
 
 def test_too_little_to_mask():
-    with pytest.raises(DataError, match="nothing to mask"):
+    with pytest.raises(DataError, match="too short"):
         MaskedBatches(torch.tensor([4]), 5, 1, Masking(), MASK, 0)
     with pytest.raises(DataError, match="nothing to predict"):
         MaskedBatches(torch.tensor([1, 1]), 5, 1, Masking(), 4, 0)

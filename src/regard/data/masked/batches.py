@@ -127,7 +127,9 @@ class MaskedBatches:
         self, stream: Int64[Tensor, " tokens"], window: int, batch: int, masking: Masking, vocabulary: int, seed: int
     ) -> None:
         if len(stream) < 2:
-            raise DataError(f"a text of {len(stream)} tokens has nothing to mask and something to predict it from")
+            raise DataError(
+                f"a text of {len(stream)} tokens is too short: one is masked, and another is needed to predict it from"
+            )
         if vocabulary <= len(SPECIALS):
             raise DataError("the vocabulary has no entry beside the special ones: there is nothing to predict")
         self.stream, self.window, self.batch = stream, min(window, len(stream)), batch
