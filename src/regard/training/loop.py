@@ -33,7 +33,7 @@ def train(
     run: RunFolder,
     model: nn.Module,
     objective: Callable[[nn.Module, Any], Objective],
-    batches: Batches,
+    batches: Batches[Any],
     validate: Validate | None,
     settings: TrainingSettings,
     seed: int = 0,

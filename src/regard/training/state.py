@@ -3,20 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from regard.errors import DataError
 
+Batch = TypeVar("Batch", covariant=True)
+
 
 @runtime_checkable
-class Batches(Protocol):
+class Batches(Protocol[Batch]):
     """The batches of a training set. Both methods must depend on their arguments alone, or no run could be resumed."""
 
     def plan(self, epoch: int) -> Sequence[list[int]]:
         """The epoch's batches in order, each a list of item numbers."""
         ...
 
-    def load(self, indices: list[int]) -> Any:
+    def load(self, indices: list[int]) -> Batch:
         """The batch of these items (never none of them), with a method `to(device)`."""
         ...
 
@@ -105,7 +107,7 @@ class TrainingState:
 class BatchReader:
     """Takes batches in order. An update never joins batches of two epochs: an epoch's last one may be smaller."""
 
-    def __init__(self, batches: Batches, accumulation: int) -> None:
+    def __init__(self, batches: Batches[Any], accumulation: int) -> None:
         self.batches = batches
         self.accumulation = accumulation
         self._epoch: int | None = None

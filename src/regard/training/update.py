@@ -67,7 +67,7 @@ class Updater:
         model: nn.Module,
         objective: Callable[[nn.Module, Any], Objective],
         optimizer: torch.optim.Optimizer,
-        batches: Batches,
+        batches: Batches[Any],
         processes: Processes,
         settings: TrainingSettings,
         sharded: bool = False,

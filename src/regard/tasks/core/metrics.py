@@ -22,7 +22,7 @@ def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:
     return loss
 
 
-def metrics_of(held_out: Batches) -> Callable[[Any], dict[str, float]]:
+def metrics_of(held_out: Batches[Any]) -> Callable[[Any], dict[str, float]]:
     """Accuracy and loss a label (nats) over what is held out for validation."""
     plan = held_out.plan(0)
 

@@ -1,6 +1,6 @@
 """A task: what a model is for. Training, loading, evaluating and showing all come from these few functions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from regard.tasks.core.config import branch
 from regard.tasks.core.evaluation import Evaluation
 from regard.tasks.core.predictor import Predictor
 from regard.tasks.core.settings import Better, RunSettings, settings_of
+from regard.training.state import Batches
 from regard.views.view import View
 
 
@@ -36,23 +37,9 @@ class Nothing:
 Settings = TypeVar("Settings", bound=RunSettings)
 Parts = TypeVar("Parts", bound=Saved)
 Batch = TypeVar("Batch")
-Batch_co = TypeVar("Batch_co", covariant=True)
 HeldOut = TypeVar("HeldOut")
 Loaded = TypeVar("Loaded", bound=Predictor[Any, Any, Any])
 Result = TypeVar("Result", bound=Evaluation)
-
-
-@runtime_checkable
-class BatchesOf(Protocol[Batch_co]):
-    """What training reads, see `training.state.Batches`, and of which kind the batches are."""
-
-    def plan(self, epoch: int) -> Sequence[list[int]]:
-        """The epoch's batches in order, each a list of item numbers."""
-        ...
-
-    def load(self, indices: list[int]) -> Batch_co:
-        """The batch of these items."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class Prepared(Generic[Parts, Batch, HeldOut]):
     """
 
     parts: Parts
-    batches: BatchesOf[Batch]
+    batches: Batches[Batch]
     held_out: HeldOut
 
 
