@@ -44,6 +44,14 @@ def test_b29_one_line_in_is_one_line_out(tmp_path, content, lines):
     assert not stream.closed
 
 
+def test_a_stream_may_be_closed_before_its_reader():
+    stream = io.BytesIO(b"a\nb\n")
+    lines = decode_lines(stream, "stdin")
+    assert next(lines) == "a"
+    stream.close()
+    lines.close()  # without an error
+
+
 @pytest.mark.parametrize("mark", list("\u2028\u2029\x0b\x0c\x1c\x1d\x1e\x85\x00\ufeff\u200b"))
 def test_k8_other_separators_do_not_break_a_line(tmp_path, mark):
     assert read_lines(write(tmp_path, f"a{mark}b\nc".encode())) == [f"a{mark}b", "c"]

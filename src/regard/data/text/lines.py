@@ -105,10 +105,12 @@ def decode_lines(stream: ByteStream, origin: str) -> Iterator[str]:
                 _check(line, origin, number)
             yield line.removesuffix("\n")
     finally:
-        # The stream is the caller's to close, and a reader that is thrown away closes what it reads.
-        text.detach()
-        if buffered is not stream:
-            buffered.detach()
+        # The stream is the caller's to close, and a reader that is thrown away closes what it reads. A stream that is
+        # closed by now can't be detached, and needn't be.
+        if not buffered.closed:
+            text.detach()
+            if buffered is not stream:
+                buffered.detach()
 
 
 def _check(line: str, origin: str, number: int) -> None:
