@@ -24,7 +24,7 @@ def test_score_is_one_number_a_line(regard, run, texts, tmp_path):
         assert one["mean"] == pytest.approx(one["log_probability"] / len(one["pieces"]))
         assert one["perplexity"] == pytest.approx(math.exp(-one["mean"]))
     total, pieces = math.fsum(numbers), sum(len(one["pieces"]) for one in entries)
-    assert f"20 translations of {pieces} pieces" in result.stderr
+    assert f"20 translations of {pieces} tokens, EOS included" in result.stderr
     assert f"perplexity {math.exp(-total / pieces):.2f}" in result.stderr
     # The same that evaluate measures.
     measured = json.loads(
@@ -71,7 +71,7 @@ def test_score_and_align_keep_empty_lines_B29(regard, run, tmp_path):
 def test_a_line_too_long_is_cut_with_a_warning_B32(regard, run):
     for verb in ("score", "align"):
         result = regard(verb, run, "noon " * 50, "midi", code=1)
-        assert "line 1: 50 pieces and an end mark are more than the model's 40" in result.stderr
+        assert "line 1: 50 tokens and EOS are more than the model's 40" in result.stderr
         assert len(result.stdout.splitlines()) == 1
 
 

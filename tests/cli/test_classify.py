@@ -61,7 +61,7 @@ def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path
     out = result.stdout.split("\n")
     labels = [line.split("\t")[0] for line in out]
     assert labels == ["good", "", "bad", "", labels[4], labels[5], "good", ""]
-    assert "warning: line 6: 21 pieces are more than the model's 12" in result.stderr
+    assert "warning: line 6: 21 tokens are more than the model's 12" in result.stderr
     assert {labels[4], labels[5]} <= {"good", "bad"}  # of words that no training sentence had
     assert all(0.5 < float(line.split("\t")[1]) <= 1 for line in out if line)
     assert regard("classify", trained, "-", "--batch", 1, stdin=path.read_bytes(), code=1).stdout == result.stdout

@@ -67,7 +67,7 @@ def test_one_line_in_is_one_line_out_whatever_the_line(regard, trained, tmp_path
     out = result.stdout.split("\n")
     assert len(out) == 8 and out[:3] == [LINE, "", "  no gap here  "]
     assert "[MASK]" not in out[3] and out[4].startswith("zork 中 😀\t") and out[4].endswith(" \ue000!")
-    assert out[5] == lines[5] and "warning: line 6: 29 pieces" in result.stderr
+    assert out[5] == lines[5] and "warning: line 6: 29 tokens" in result.stderr
     assert out[6].startswith("one two three red five ") and "[MASK]" not in out[6] and out[6].endswith(".")
     objects = [json.loads(line) for line in regard("fill", trained, path, "--format", "jsonl", "--top", 3, code=1)
                .stdout.splitlines()]  # fmt: skip

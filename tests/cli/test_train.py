@@ -270,7 +270,7 @@ def test_show_refuses_what_it_cannot_draw(regard, run, tmp_path):
     assert "Known: csv, html, json, png, svg" in regard("show", run, "a", "--out", tmp_path / "x.pdf", code=2).stderr
     assert "has 0 lines" in regard("show", run, "-", stdin="", code=2).stderr
     result = regard("show", run, "two " * 50, "--out", tmp_path / "x.json")
-    assert "warning: 50 pieces" in result.stderr
+    assert "warning: 50 tokens" in result.stderr
 
 
 def test_a_model_without_attention_says_that_there_is_nothing_to_show(regard, tmp_path):

@@ -45,8 +45,8 @@ def test_every_head_and_every_step_is_shown(regard, transformer, tmp_path):
     assert view["kind"] == "heads" and len(view["matrices"]) == 2 * (1 + 2 + 2) and view["across"] == 2
     regard("show", transformer, "at noon", "--steps", "--out", tmp_path / "steps.html")
     assert "most probable" in (tmp_path / "steps.html").read_text(encoding="utf-8")
-    assert "by itself" in regard("show", transformer, "at noon", "--steps", "--heads", code=2).stderr
-    assert "looked" in regard("show", transformer, "at noon").stdout
+    assert "give only one" in regard("show", transformer, "at noon", "--steps", "--heads", code=2).stderr
+    assert "attended to" in regard("show", transformer, "at noon").stdout
 
 
 def test_the_recurrent_run_has_steps_and_says_that_it_has_no_heads(regard, run):

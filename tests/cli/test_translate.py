@@ -64,7 +64,7 @@ def test_an_over_long_line_is_cut_with_a_warning_that_names_it(regard, run):
     lines = ["for two days", "two " * 5000, "at noon", "x" * 100_000]
     result = regard("translate", run, "-", stdin="\n".join(lines) + "\n", code=1)
     assert result.stdout.count("\n") == 4
-    assert result.stderr.count("warning:") == 1 and "line 2: 5000 pieces" in result.stderr
+    assert result.stderr.count("warning:") == 1 and "line 2: 5000 tokens" in result.stderr
     again = regard("translate", run, "-", stdin="two " * 39 + "\n", code=0).stdout
     assert result.stdout.splitlines()[1] == again.rstrip("\n")
 

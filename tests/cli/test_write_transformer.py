@@ -117,15 +117,17 @@ def test_it_writes_past_what_it_sees(regard, rhymer):
     assert both == [writer.write(start, sample=False, length=20) for start in ("one", long)]
     message = regard("write", rhymer, "one", "--length", 30, "--reach", 14, code=2).stderr
     assert message == (
-        "error: reach is 14 pieces, and this model knows 13 positions, which it learned (model.context); "
-        "give 13 or less\n"
+        "error: reach is 14 tokens, and this model has 13 learned positions (model.context); give 13 or less\n"
     )
     regard("write", rhymer, "one", "--length", 30, "--reach", 13)
 
 
 def test_a_test_reads_as_far_as_training_did_unless_told(regard, rhymer):
     evaluation = json.loads(regard("evaluate", rhymer, "--format", "json").stdout)
-    assert "stretches of 13 " in evaluation["signatures"]["perplexity"] and evaluation["measures"]["perplexity"] < 3
+    assert (
+        "evaluation segments of 13 tokens" in evaluation["signatures"]["perplexity"]
+        and evaluation["measures"]["perplexity"] < 3
+    )
     assert [row["place"] for row in evaluation["lengths"]] == ["1–8", "9–64"]
     less = json.loads(regard("evaluate", rhymer, "stretch=2", "part=validation", "--format", "json").stdout)
     assert less["measures"]["perplexity"] > evaluation["measures"]["perplexity"]

@@ -75,7 +75,7 @@ def test_names_and_ids_as_people_type_them():
             ["--query has 2 numbers and --key has 3 numbers", "--key was not given, so give it too"],
         ),
         ("W2", {"scores": "1, 2"}, ["--scores has 2 numbers and --values has 7", "--words has 7 words"]),
-        ("W1", {"keys": "0, 0.9, 0.4"}, ["--query has 1 number and --keys has 3 numbers a row", "rows by ';'"]),
+        ("W1", {"keys": "0, 0.9, 0.4"}, ["--query has 1 number and --keys has 3 numbers per row", "rows by ';'"]),
         ("W1", {"values": "1, 2; 3"}, ["--values has rows of different lengths (2, 1)"]),
         ("W1", {"values": "1, 2, 3; 4, 5, 6; 7, 8, 9"}, ["--output has 4 rows; expected 6"]),
         ("W3", {"width": "6.5"}, ["--width has 6.5; expected whole numbers"]),

@@ -352,6 +352,6 @@ def test_w22_many_queries():
     result = work("W22")
     rows = [[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]
     contexts = [mean(softmax([1.0, 0.0, 2.0]), rows), mean(softmax([0.0, 1.0, 1.0]), rows)]
-    exact(result.value("contexts, a query a row"), contexts)
+    exact(result.value("contexts, one query per row"), contexts)
     exact(result.value("concatenated"), contexts[0] + contexts[1])
     assert len(result.value("concatenated")) == 2 * 2

@@ -42,11 +42,12 @@ Posterior = Annotated[
     ),
 ]
 Gold = Annotated[
-    Path | None, typer.Option("--gold", help="True links, a line a pair: print the error rates.", show_default=False)
+    Path | None,
+    typer.Option("--gold", help="True links, one line per pair: print the error rates.", show_default=False),
 ]
 GoldReversed = Annotated[bool, typer.Option("--gold-reversed", help="The true links name the target word first.")]
 Format = Annotated[
-    Literal["pharaoh", "jsonl"], typer.Option("--format", help="pharaoh: a line of 0-0 1-2 (source-target) a pair.")
+    Literal["pharaoh", "jsonl"], typer.Option("--format", help="pharaoh: a line of 0-0 1-2 (source-target) per pair.")
 ]
 Soft = Annotated[bool, typer.Option("--soft", help="All weights between words, too; needs --format jsonl.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Pairs computed together.")]

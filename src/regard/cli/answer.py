@@ -1,4 +1,4 @@
-"""`regard answer`: questions about stories, an answer a line."""
+"""`regard answer`: questions about stories, one answer per line."""
 
 import json
 from pathlib import Path

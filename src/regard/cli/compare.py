@@ -61,7 +61,7 @@ def compare(
 
     With --target each run translates --source, and all are compared with the first, sentence by sentence: BLEU and chrF
     with intervals of 95 %, p-values of a paired test, and in words whether a difference is significant. A file of
-    outputs, a line a sentence, may stand for a run.
+    outputs, one line per sentence, may stand for a run.
     """
     if target is not None:
         _test(systems, source, target, test or "bootstrap", samples, seed, beam, batch, format, threads)

@@ -158,7 +158,7 @@ class Pace:
         self.shown = now
         rate = (done - self.before) / (now - self.start)
         left = (self.total - done) / rate / 60
-        say(f"{done:,} of {self.total:,} lines, {rate:,.0f} a second, {left:.1f} minutes left")
+        say(f"{done:,} of {self.total:,} lines, {rate:,.0f} per second, {left:.1f} minutes left")
 
 
 def colored() -> bool:

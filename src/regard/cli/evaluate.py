@@ -29,7 +29,7 @@ Source = Annotated[Path | None, typer.Option(help="Source sentences; the run's h
 Tsv = Annotated[Path | None, typer.Option(help="Lines of source<TAB>target, in place of two files.")]
 Jsonl = Annotated[Path | None, typer.Option(help='Lines of {"source": …, "target": …}, in place of two files.')]
 Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
-Links = Annotated[Path | None, typer.Option(help="True links, a line a pair: 0-0 1-2, or 1p2 for a possible one.")]
+Links = Annotated[Path | None, typer.Option(help="True links, one line per pair: 0-0 1-2, or 1p2 for a possible one.")]
 First = Annotated[int, typer.Option("--links-from", min=0, max=1, help="Number of the first word in the links.")]
 Words = Annotated[
     Literal["whitespace", "tokenizer"],

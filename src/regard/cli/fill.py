@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Input = Annotated[
     str, typer.Argument(metavar="TEXT|FILE|-", help="A text with [MASK] in it, a file, or - for standard input.")
 ]
-Top = Annotated[int, typer.Option("--top", min=1, max=100, help="Candidates a gap, with --format jsonl.")]
+Top = Annotated[int, typer.Option("--top", min=1, max=100, help="Candidates per gap, with --format jsonl.")]
 Format = Annotated[
     Literal["text", "jsonl"],
     typer.Option("--format", help="text: the line with its gaps filled; jsonl: an object with the candidates."),

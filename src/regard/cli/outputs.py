@@ -1,4 +1,4 @@
-"""How answers are written, one a line; and translations: as text, TSV, n-best lists, JSON."""
+"""How answers are written, one per line; and translations: as text, TSV, n-best lists, JSON."""
 
 import json
 from collections.abc import Callable, Iterable

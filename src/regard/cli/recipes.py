@@ -72,7 +72,7 @@ def reproduce(
 
     recipe = find(name)
     locate(recipe, data, unverified=unverified, warn=warn)
-    say(f"{recipe.title}: about {recipe.minutes:g} minutes a seed on two cores.")
+    say(f"{recipe.title}: about {recipe.minutes:g} minutes per seed on two cores.")
     folder = run or Path("runs") / recipe.name
     rows, reached = [], True
     for seed in numbers:
@@ -135,7 +135,7 @@ def _print_recipe(name: str) -> None:
         out(f"band        {band.metric} {band}")
     for metric, ours in recipe.ours.items():
         out(f"ours        {metric} {ours.value:g}: {' '.join(ours.note.split())}")
-    out(f"minutes     {recipe.minutes:g} a seed on two cores")
+    out(f"minutes     {recipe.minutes:g} per seed on two cores")
     for deviation in recipe.deviations:
         out(f"deviation   {' '.join(deviation.split())}")
     if recipe.data is not None:

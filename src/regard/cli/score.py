@@ -44,7 +44,7 @@ def score(
 ) -> None:
     """Score given translations.
 
-    One number a line, in order and in constant memory: the log-probability, in nats, of the translation, EOS
+    One number per line, in order and in constant memory: the log-probability, in nats, of the translation, EOS
     counted, as the model reads it token by token. It is the log-probability that a search finds for the same tokens. A
     line longer than the model's limit is cut with a warning that names it, and the exit code is 1.
     """
@@ -69,8 +69,8 @@ def score(
                 cut = True
     if count:
         say(
-            f"{count} translations of {token_count} pieces, end marks counted: {total:.2f} nats, "
-            f"{total / token_count:.4f} a piece, perplexity {perplexity(-total, token_count):.2f}"
+            f"{count} translations of {token_count} tokens, EOS included: {total:.2f} nats, "
+            f"{total / token_count:.4f} per token, perplexity {perplexity(-total, token_count):.2f}"
         )
     if cut:
         raise typer.Exit(FAILED)

@@ -41,7 +41,7 @@ Out = Annotated[
 ]
 Units = Annotated[
     Literal["pieces", "words"],
-    typer.Option("--units", help="What a row and a column is; pieces are the model's tokens."),
+    typer.Option("--units", help="What a row and a column stands for; pieces are the model's tokens."),
 ]
 Language = Annotated[Literal["en", "zh"], typer.Option("--lang", help="Language of the notes.")]
 

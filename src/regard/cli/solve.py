@@ -67,8 +67,8 @@ def solve(
     empty line has an empty answer; a line that is none of these is an error that names file and line.
 
     Points: a set in is a line out, the numbers of its points from 1. CSV has a point a line, x,y, and an empty line
-    between two sets; JSON a list of points, or of sets. Numbers to sort are a set a line. In a terminal the answers are
-    drawn as well. Where nothing is given, nothing is written but a word on standard error.
+    between two sets; JSON a list of points, or of sets. Numbers to sort are one set per line. In a terminal the answers
+    are drawn as well. An empty input writes no answer, only a message on standard error.
     """
     from regard.tasks.core.load import load
     from regard.tasks.core.runs import config_of

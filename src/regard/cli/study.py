@@ -116,7 +116,7 @@ def _run(
     return not any(one.failure for one in outcomes if one.row.name in asked)
 
 
-_LISTED = {"en": ["study", "minutes a row", "rows", "question"], "zh": ["研究", "每行分钟", "行数", "问题"]}
+_LISTED = {"en": ["study", "minutes per row", "rows", "question"], "zh": ["研究", "每行分钟", "行数", "问题"]}
 _MORE = {
     "en": "All about one of them: regard study NAME --list",
     "zh": "某项研究的全部内容：regard study NAME --list --lang zh",
@@ -124,7 +124,7 @@ _MORE = {
 _HEADS = {"en": ["row", "", "its own settings"], "zh": ["行", "", "自己的设置"]}
 _ABOUT = {
     "equal": {"en": "equal       ", "zh": "同等条件    "},
-    "minutes": {"en": "minutes     {:g} a row and seed", "zh": "分钟        每行每个种子 {:g}"},
+    "minutes": {"en": "minutes     {:g} per row and seed", "zh": "分钟        每行每个种子 {:g}"},
     "data": {"en": "data        ", "zh": "数据        "},
     "settings": {"en": "settings    ", "zh": "设置        "},
 }

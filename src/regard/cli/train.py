@@ -23,7 +23,7 @@ What = Annotated[
 Assignments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, as in model.dropout=0.3.", show_default=False)
 ]
-Source = Annotated[str | None, typer.Option(help="Source sentences, one a line.")]
+Source = Annotated[str | None, typer.Option(help="Source sentences, one per line.")]
 Target = Annotated[str | None, typer.Option(help="Their translations, line by line.")]
 ValidationSource = Annotated[str | None, typer.Option(help="Source of the validation.")]
 ValidationTarget = Annotated[str | None, typer.Option(help="Target of the validation.")]

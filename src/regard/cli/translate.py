@@ -52,7 +52,7 @@ Out = Annotated[
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed together; never changes a result.")]
 
 _CHUNK = 16
-"""Batches between two moments at which the output so far is made certain."""
+"""Batches after which the output so far is brought to the disk."""
 
 
 @command(
@@ -93,8 +93,8 @@ def translate(
     """Translate a text, a file or standard input.
 
     Line by line and in order, in constant memory: one line in is one line out, whatever the line (with --format nbest
-    and tsv, one an output). A line longer than the model's limit is cut with a warning that names it, and the exit code
-    is 1.
+    and tsv, one per output). A line longer than the model's limit is cut with a warning that names it, and the exit
+    code is 1.
 
     A file is translated into --out FILE by way of FILE.part. After a kill at any moment the same command continues from
     there, and the result is the same byte for byte; another input, run or option is refused, so that no work is lost

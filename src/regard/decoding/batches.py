@@ -25,7 +25,7 @@ def in_order(
         items: read lazily, a chunk at a time, so a pipe without end works.
         key: an item's length; batches hold neighbours in it, long ones first, so that too large a batch fails at once.
         size: the most items in a batch.
-        run: gives one result an item, in the order of its batch.
+        run: returns one result per item, in the order of its batch.
         empty: the result of an item of length 0, which is never run.
         chunk: how many items are read before the first result comes; by default 16 batches.
 
@@ -44,7 +44,7 @@ def in_order(
             batch = order[start : start + size]
             given = run([read[at] for at in batch])
             if len(given) != len(batch):
-                raise ShapeError(f"a batch of {len(batch)} items gave {len(given)} results: expected one an item")
+                raise ShapeError(f"a batch of {len(batch)} items gave {len(given)} results: expected one per item")
             results.update(zip(batch, given, strict=True))
         for at in range(len(read)):
             yield results[at]

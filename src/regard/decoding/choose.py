@@ -96,7 +96,7 @@ def expand(
     """The `beam` most probable continuations of each item; ties go to the lower id, then to the lower parent.
 
     Args:
-        logits: one row a hypothesis, an item's places in a run: rows = items × places.
+        logits: one row per hypothesis, those of an item side by side: rows = items × places.
         banned: bool `(choices,)`, the ids that may not be chosen. Probabilities are the model's own, not renormalised.
         totals: `(items, places)` log-probabilities of the hypotheses so far.
         beam: the most places of the new beam.
@@ -130,7 +130,7 @@ def draw(
     function at a given uniform number, so an item's draws depend on its own numbers and logits only.
 
     Args:
-        logits: one row a draw so far; in the first step one row an item, which all of its draws share.
+        logits: one row per draw so far; in the first step one row per item, which all of its draws share.
         banned: bool `(choices,)`, the ids that may not be chosen.
         totals: `(items, 1)` in the first step, then `(items, draws)`.
         uniforms: `(items, draws)` in [0, 1).

@@ -51,7 +51,7 @@ class Ensemble:
         return any(getattr(member, "training", False) for member in self.members)
 
     def start(self, memory: Sequence[Any], batch: int) -> State:
-        """The state before the first input; `memory` has one entry a member.
+        """The state before the first input; `memory` has one entry per member.
 
         Raises:
             ShapeError: there are more or fewer memories than members.

@@ -42,7 +42,7 @@ class History:
         return [int(record.ids[slot, at]) for record, slot, at in self._back(item, steps, place)][::-1]
 
     def alignment(self, item: int, steps: int, place: int, columns: int) -> np.ndarray:
-        """Its weights `(steps, columns)`, one row a token; `columns` leaves the padding out."""
+        """Its weights `(steps, columns)`, one row per token; `columns` leaves the padding out."""
         rows = np.zeros((steps, columns), dtype=np.float32)
         for row, (record, slot, at) in enumerate(self._back(item, steps, place)):
             assert record.weights is not None

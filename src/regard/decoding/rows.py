@@ -62,7 +62,7 @@ def check_rows(state: State, batch: int) -> None:
         if isinstance(leaf, Tensor) and (leaf.dim() == 0 or leaf.shape[0] != batch):
             raise ShapeError(
                 f"the decoder's state holds a tensor of shape {tuple(leaf.shape)} for a batch of {batch}: every tensor "
-                f"of a State must have one row an item, batch first"
+                f"of a State must have one row per item, batch first"
             )
 
 

@@ -212,4 +212,4 @@ def _check(
 def _check_counts(batch: int, **given: Any) -> None:
     for name, values in given.items():
         if values is not None and not isinstance(values, int) and len(values) != batch:
-            raise ShapeError(f"{name} has {len(values)} entries for a batch of {batch} items: expected one an item")
+            raise ShapeError(f"{name} has {len(values)} entries for a batch of {batch} items: expected one per item")

@@ -16,9 +16,9 @@ class SearchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     beam: int = Field(
-        default=1, ge=1, description="hypotheses kept an item; with sample, the number of independent draws"
+        default=1, ge=1, description="hypotheses kept per item; with sample, the number of independent draws"
     )
-    n_best: int = Field(default=1, ge=1, description="hypotheses returned an item, best first; at most the beam")
+    n_best: int = Field(default=1, ge=1, description="hypotheses returned per item, best first; at most the beam")
     max_length: int | None = Field(
         default=None,
         ge=0,

@@ -24,7 +24,7 @@ def replace_unknown(
     Args:
         words: the output.
         unknown: which of them are unknown.
-        alignment: at least one row a word, e.g. `Hypothesis.alignment` with its EOS row; at least one column for
+        alignment: at least one row per word, e.g. `Hypothesis.alignment` with its EOS row; at least one column for
             each source token.
         source_words: the source as it was typed.
         source_of: for each column the number of its source word, −1 for none; columns beyond it belong to no word. The
@@ -38,7 +38,7 @@ def replace_unknown(
     if len(unknown) != len(words) or rows < len(words) or width < len(columns):
         raise ShapeError(
             f"{len(words)} words with {len(unknown)} unknown-marks and {len(columns)} source columns do not fit an "
-            f"alignment of shape ({rows}, {width}): it needs a row a word and a column a source token"
+            f"alignment of shape ({rows}, {width}): it needs a row per word and a column per source token"
         )
     if columns and max(columns) >= len(source_words):
         raise ShapeError(f"a column belongs to source word {max(columns)}, but there are {len(source_words)}, from 0")

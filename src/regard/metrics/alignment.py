@@ -40,7 +40,7 @@ def alignment_scores(
     if not len(predicted) == len(sure) == len(possible):
         raise DataError(
             f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible alignments do not belong "
-            f"together: one set a sentence is expected in each"
+            f"together: one set per sentence is expected in each"
         )
     links = hits_sure = hits_possible = wanted = 0
     for guess, certain, allowed in zip(predicted, sure, possible, strict=True):

@@ -24,7 +24,7 @@ class BitErrors:
 
     @property
     def mean(self) -> float:
-        """Wrong bits a sequence."""
+        """Wrong bits per sequence."""
         return fmean(self.wrong)
 
     @property
@@ -39,10 +39,10 @@ class BitErrors:
 
     @property
     def accuracy(self) -> float:
-        """The part of all bits that is right; a coin's is ½."""
+        """The part of all bits that is right; a coin toss has ½."""
         return 1 - sum(self.wrong) / sum(self.bits)
 
     @property
     def chance(self) -> float:
-        """Wrong bits a sequence of answers that are thrown with a coin."""
+        """Wrong bits per sequence when each bit of an answer is a coin toss."""
         return fmean(self.bits) / 2

@@ -1,6 +1,6 @@
 """From soft weights to links: subwords merged to words, words linked, and what links would be without any weights.
 
-Weights have a row a target word (or token) and a column a source word (or token).
+Weights have a row per target word (or token) and a column per source word (or token).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def merge_to_words(
     So rows that sum to 1 over the words' tokens still do.
 
     Args:
-        weights: one row a target token, one column a source token; the result is on the CPU.
+        weights: one row per target token, one column per source token; the result is on the CPU.
         source_words: the word that each source token belongs to; −1 for none. Columns beyond (EOS, padding)
             belong to no word either; their weight is left out and not made up for.
         target_words: the same for target tokens and rows.
@@ -41,7 +41,7 @@ def merge_to_words(
     if rows < len(target_words) or columns < len(source_words):
         raise ShapeError(
             f"weights of shape ({rows}, {columns}) do not fit {len(target_words)} target and {len(source_words)} "
-            f"source tokens: they need a row a target token and a column a source token"
+            f"source tokens: they need a row per target token and a column per source token"
         )
     sources = _membership(source_words, source_count, "source")
     targets = _membership(target_words, target_count, "target")
@@ -54,7 +54,7 @@ def links(weights: Float[Tensor, "target source"], threshold: float | None = Non
     """Links `(source, target)` from weights.
 
     Args:
-        weights: one row a target word.
+        weights: one row per target word.
         threshold: link every weight of at least this; by default the highest of each row (of equal ones the first), and
             none where the row is all 0.
     """

@@ -6,10 +6,10 @@ from regard.errors import DataError
 
 
 def perplexity(nats: float, tokens: int) -> float:
-    """Exp of the mean loss a token.
+    """Exp of the mean loss per token.
 
     Args:
-        nats: −log p (not smoothed), summed over the tokens of a whole file, end marks included.
+        nats: −log p (not smoothed), summed over the tokens of a whole file, EOS included.
         tokens: how many; padding is not among them.
 
     Raises:

@@ -61,7 +61,7 @@ def paired(
     the first, their p-values are corrected by Holm's step-down procedure (1979), each measure by itself.
 
     Args:
-        systems: outputs, a line a sentence; the first is what the others are compared with.
+        systems: outputs, one line per sentence; the first is what the others are compared with.
         references: as many lines.
         language: of the target, for BLEU's tokenizer.
         test: "bootstrap" or "ar".
@@ -69,7 +69,7 @@ def paired(
         seed: of the draws, above 0 (sacreBLEU takes 0 for none).
 
     Returns:
-        For each measure one entry a system, and the measures' signatures.
+        For each measure one entry per system, and the measures' signatures.
 
     Raises:
         DataError: fewer than two systems, no lines, or not as many in each.

@@ -37,7 +37,7 @@ def bleu(
     """Corpus BLEU (Papineni et al. 2002) as sacreBLEU computes it, 0 to 100, with its signature.
 
     Args:
-        hypotheses: one detokenized line an item; an empty one scores 0 and is no error.
+        hypotheses: one detokenized line per item; an empty one scores 0 and is no error.
         references: as many lines, or several such lists.
         language: of the target; "zh" is cut into characters, all others by the tokenizer 13a.
         lowercase: ignore case.
@@ -78,5 +78,5 @@ def _aligned(hypotheses: Sequence[str], references: Sequence[str] | Sequence[Seq
     sets: list[list[str]] = [list(references)] if one_set else [list(lines) for lines in references]  # type: ignore[arg-type]
     for lines in sets:
         if len(lines) != len(hypotheses):
-            raise DataError(f"{len(hypotheses)} outputs and {len(lines)} references: expected one of each a line")
+            raise DataError(f"{len(hypotheses)} outputs and {len(lines)} references: expected one of each per line")
     return sets

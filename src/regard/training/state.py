@@ -41,7 +41,7 @@ class Sums:
             setattr(self, name, getattr(self, name) + value)
 
     def summary(self) -> dict[str, float]:
-        """Mean loss a token in nats, the part of tokens that were right, and the mean gradient norm."""
+        """Mean loss per token in nats, the part of tokens that were right, and the mean gradient norm."""
         tokens = max(1.0, self.tokens)
         return {
             "loss": self.loss / tokens,

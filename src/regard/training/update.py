@@ -46,7 +46,7 @@ class Objective(Protocol):
 
 
 class Updater:
-    """Makes updates with AdamW's step on the mean gradient a token.
+    """Makes updates with AdamW's step on the mean gradient per token.
 
     The sums of all batches and processes are divided once, by all their tokens: accumulation and several processes give
     the gradient of the one big batch. Numbers leave the device once a batch (its tokens) and twice an update.

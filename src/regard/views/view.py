@@ -55,7 +55,7 @@ class Matrix:
 
     Args:
         values: (rows, columns); an array, nested lists, or a tensor (taken off its device and graph). Kept as float64.
-        rows: one label a row. Labels may repeat: each keeps its own row.
+        rows: one label per row. Labels may repeat: each keeps its own row.
         columns: one label a column.
         title: what this matrix is, e.g. the sentence or the head.
         row_axis: what a row is; empty for the default of the view's kind.
@@ -165,7 +165,7 @@ class View:
     Args:
         kind: a name of `KINDS`.
         title: the heading.
-        matrices: what to show, e.g. one a sentence or one a head.
+        matrices: what to show, e.g. one per sentence or one per head.
         notes: sentences shown with it. For weights the renderers add the standing note themselves (`all_notes`).
         language: "en" or "zh", for the words around the numbers.
         across: how many matrices stand side by side, of many small ones in a grid; None: as many as there is room for.

@@ -133,7 +133,7 @@ _UNITS: dict[str, tuple[str, ...]] = {
     "numbers": ("numbers",),
     "counts": ("numbers",),
     "words": ("words",),
-    "rows": ("rows", "numbers a row"),
+    "rows": ("rows", "numbers per row"),
 }
 _SIZES: dict[str, Callable[[Any], tuple[int, ...]]] = {
     "numbers": lambda value: (len(value),),
@@ -167,5 +167,5 @@ def _misfits(inputs: Sequence[Input], values: Mapping[str, Any], given: Mapping[
 
 
 def _counted(size: int, unit: str) -> str:
-    """A size and its unit, as in 1 number a row: the first s of a unit is its plural."""
+    """A size and its unit, as in 1 number per row: the first s of a unit is its plural."""
     return f"{size} {unit.replace('s', '', 1) if size == 1 else unit}"

@@ -147,7 +147,7 @@ def test_all_renderings_hold_the_grid_the_overview_and_the_words_in_cells(tmp_pa
 
 def test_what_cannot_be_shown_is_said():
     translator = made()
-    with pytest.raises(ConfigError, match="one of them by itself"):
+    with pytest.raises(ConfigError, match="give only one"):
         TASK.view(translator, "der Hund", heads=True, steps=True)
     with pytest.raises(DataError, match="empty"):
         TASK.view(translator, "", heads=True)

@@ -1,4 +1,4 @@
-"""Features that were made of images before, by whatever network: a file an image, named as the image is."""
+"""Features that were made of images before, by whatever network: one file per image, named as the image is."""
 
 import os
 from pathlib import Path

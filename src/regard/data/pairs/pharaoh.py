@@ -1,4 +1,4 @@
-"""Alignments as text: a line a sentence, "1-2" a sure link and "1p2" a possible one, source word first."""
+"""Alignments as text: one line per sentence, "1-2" a sure link and "1p2" a possible one, source word first."""
 
 import os
 import re
@@ -78,7 +78,7 @@ def with_links(
     every = read_pharaoh(path, first=first)
     if len(every) != len(pairs):
         raise DataError(
-            f"{path} has {len(every)} lines, but there are {len(pairs)} pairs; one line of links a pair is needed"
+            f"{path} has {len(every)} lines, but there are {len(pairs)} pairs; one line of links per pair is needed"
         )
     linked = []
     for number, (pair, gold) in enumerate(zip(pairs, every, strict=True), start=1):

@@ -2,10 +2,10 @@ r"""Sets of points as people write them: CSV, JSON, or a line of text.
 
 | | points in the plane | numbers |
 |---|---|---|
-| CSV | a point a line, `x,y`, under a line of names or not; an empty line begins the next set | a set a line, `20, 5` |
-| text | a set a line, `0,0 1,0.5 0.3,1` | `20 5 10` |
+| CSV | one point per line, `x,y`, with or without a header; an empty line ends a set | one set per line, `20, 5` |
+| text | one set per line, `0,0 1,0.5 0.3,1` | `20 5 10` |
 | JSON | `[[0, 0], [1, 0.5]]`, `{"points": …}`, or a list of such | `[20, 5, 10]`, or a list of such |
-| JSON Lines | one of these a line, as `regard solve --format jsonl` writes them | likewise |
+| JSON Lines | one of these per line, as `regard solve --format jsonl` writes them | likewise |
 """
 
 import json

@@ -27,7 +27,7 @@ class TaggedSentence(NamedTuple):
 
     Attributes:
         words: as they are written; one may hold a space, as a number of French may.
-        tags: one a word.
+        tags: one per word.
         place: its file and first line.
     """
 

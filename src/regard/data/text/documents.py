@@ -80,7 +80,7 @@ def iterate_text(paths: Sequence[Path], fields: Sequence[str] = ("text",)) -> It
 def _entries(path: Path, fields: Sequence[str]) -> Iterator[Line]:
     whole = _parsed("\n".join(iterate_lines(path)), str(path))
     if not isinstance(whole, list):
-        raise DataError(f"{path}: a list of documents is expected, [{{…}}, {{…}}]; for one a line, name it .jsonl")
+        raise DataError(f"{path}: a list of documents is expected, [{{…}}, {{…}}]; for one per line, name it .jsonl")
     for number, entry in enumerate(whole, start=1):
         yield from _lines_of(entry, fields, f"{path}, entry {number}")
 

@@ -27,7 +27,7 @@ class Encoded:
     """A text as ids and tokens.
 
     Attributes:
-        ids: one id a token, without BOS and EOS.
+        ids: one id per token, without BOS and EOS.
         tokens: what each id stands for, as it was spelt, also where the id is unknown.
         words: index of the word (in `Tokenizer.words`) that each token belongs to; never falling.
     """

@@ -53,7 +53,7 @@ class CorpusSettings(OneOrigin):
     separator: str = Field(default="\t", min_length=1, description='between the columns of `tsv`; e.g. " ||| "')
     links: Path | None = Field(
         default=None,
-        description="file of true links beside source and target or tsv, a line a pair: 0-0 1-2, 1p2 if possible",
+        description="file of true links beside source and target or tsv, one line per pair: 0-0 1-2, 1p2 if possible",
     )
     links_from: int = Field(default=0, ge=0, le=1, description="the number of the first word in `links`")
     links_words: WordUnit = Field(
@@ -87,7 +87,9 @@ class DataSettings(CorpusSettings):
         description="pairs kept for validation where none are given (default: a twentieth, at most 1000)",
     )
     tokenizer: TokenizerKind = Field(default="bpe", description="units of the text")
-    vocabulary_size: int = Field(default=4_000, ge=5, description="entries at most, with the four special ones, a side")
+    vocabulary_size: int = Field(
+        default=4_000, ge=5, description="entries at most, with the four special ones, per side"
+    )
     shared_vocabulary: bool = Field(default=False, description="one vocabulary for source and target")
     sentencepiece_model: Path | None = Field(
         default=None, description="a trained .model file, for tokenizer=sentencepiece"

@@ -32,7 +32,7 @@ def _loss(settings: AlgorithmSettings) -> Callable[[nn.Module, SequenceBatch], O
 
 
 def _metrics(settings: AlgorithmSettings, drawn: Drawn) -> Callable[[Any], dict[str, float]]:
-    """Loss a bit (nats), wrong bits a sequence and exact sequences, all held out and of the lengths of training."""
+    """Loss per bit (nats), wrong bits per sequence and exact sequences, on held-out sequences of training's lengths."""
 
     def metrics(model: nn.Module) -> dict[str, float]:
         device = next(model.parameters()).device

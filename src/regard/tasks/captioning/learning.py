@@ -124,6 +124,6 @@ def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
 
 
 def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
-    """Which steps have a word to tell, and the logarithm of its probability; 0 at the others."""
+    """Which steps have a word to predict, and its log-probability; 0 at the others."""
     logs = -F.cross_entropy(logits.float().transpose(1, 2), said, ignore_index=IGNORED, reduction="none")
     return said != IGNORED, logs

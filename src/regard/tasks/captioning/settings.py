@@ -22,7 +22,7 @@ class CaptionSettings(BaseModel):
     longest: int = Field(default=30, ge=1, description="Words of a caption at most, in training and in use.")
     features: Path | None = Field(
         default=None,
-        description="Folder of features made before, a .npy or .safetensors file an image, named as the image is; "
+        description="Folder of features made before, one .npy or .safetensors file per image, named as the image is; "
         "with model.encoder.kind=features.",
     )
     batch: int = Field(default=64, ge=1, description="Images of a batch.")

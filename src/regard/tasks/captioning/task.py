@@ -54,7 +54,7 @@ def _loss(settings: CaptioningSettings) -> Callable[[nn.Module, CaptionBatch], O
 
 
 def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any], dict[str, float]]:
-    """Loss a word (nats), and the quality of captions and of their attention, on the images held out."""
+    """Loss per word (nats), and the quality of captions and of their attention, on the images held out."""
     held_out, words = prepared.held_out, prepared.parts
     batches = CaptionBatches(held_out, words, _TOGETHER, settings.captions.longest, endless=False, seed=0)
     plan = batches.plan(0)

@@ -46,7 +46,7 @@ class Known(NamedTuple):
         Raises:
             RunError: a file is missing or damaged.
         """
-        return cls(load_tokenizer(folder), read_json(folder / _LABELS, _labels, "which labels it tells apart"))
+        return cls(load_tokenizer(folder), read_json(folder / _LABELS, _labels, "its labels"))
 
 
 Sentences = Prepared[Known, SentenceBatch, SentenceBatches]
@@ -102,7 +102,7 @@ def prepare_sentences(settings: ClassificationSettings, saved: Path | None, say:
     def batches(held: list[Labelled], tokens: int) -> SentenceBatches:
         ids = [tokenizer.encode(one.text).ids for one in held]
         if cut := sum(len(one) > data.max_length for one in ids):
-            say(f"{cut} sentences have more than {data.max_length} pieces (data.max_length) and are cut")
+            say(f"{cut} sentences have more than {data.max_length} tokens (data.max_length) and are cut")
         return SentenceBatches([one[: data.max_length] for one in ids], numbered(held, labels), tokens, settings.seed)
 
     learned, held_out = batches(training, data.tokens), batches(parts["validation"], _WIDE * data.tokens)

@@ -46,8 +46,8 @@ def evaluate_run(classifier: ClassificationPredictor, run: Path, test: dict[str,
 def evaluate(classifier: ClassificationPredictor, sentences: list[Labelled]) -> Evaluation:
     """Judge sentences and compare with their labels.
 
-    Accuracy is the share of right labels; loss −log of the right label's probability, in nats a sentence. The baseline
-    always says the label that is most frequent among the sentences.
+    Accuracy is the share of right labels; loss −log of the right label's probability, in nats per sentence. The
+    baseline always predicts the label that is most frequent among the sentences.
 
     Raises:
         DataError: there are none, or a label is not one of the model's.
@@ -58,7 +58,7 @@ def evaluate(classifier: ClassificationPredictor, sentences: list[Labelled]) -> 
     verdicts = classifier.classify([one.text for one in sentences])
     right = [verdict.label == one.label for verdict, one in zip(verdicts, sentences, strict=True)]
     chances = [
-        # A line without words says nothing.
+        # A line without words has no label.
         verdict.probabilities[one.label] if verdict.label else 1 / len(classifier.labels)
         for verdict, one in zip(verdicts, sentences, strict=True)
     ]

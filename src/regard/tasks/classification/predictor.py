@@ -27,7 +27,7 @@ _QUERY = {"en": "what the pooling read", "zh": "汇聚时读取的位置"}
 
 
 class Verdict(NamedTuple):
-    """What the model says of one line.
+    """What the model predicts for one line.
 
     Attributes:
         line: its number, from 1.
@@ -75,7 +75,7 @@ class ClassificationPredictor(StreamPredictor[ClassificationSettings, Known, Cla
         return self.parts.labels
 
     def classify(self, texts: Sequence[str], batch: int = 64) -> list[Verdict]:
-        """One verdict a text, in order; see `stream`."""
+        """One verdict per text, in order; see `stream`."""
         return list(self.stream(several(texts), batch=batch))
 
     def read(self, given: str, line: int = 1) -> Line:

@@ -101,7 +101,7 @@ def _value(text: str, key: str) -> Any:
 
 
 def _free(text: str, key: str) -> Any:
-    """A value as YAML reads it, for a setting that says nothing of its kind."""
+    """A value as YAML reads it, for a setting that declares no type."""
     try:
         return load_plain(text)
     except yaml.YAMLError as error:
@@ -127,7 +127,7 @@ def put(tree: Tree, parts: Sequence[str], value: Any) -> None:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
-    """Both trees as one; where both speak, `over` wins."""
+    """Both trees merged; where both set a key, `over` wins."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -136,7 +136,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
 
 
 def branch(tree: Mapping[str, Any], name: str) -> Tree:
-    """The settings below a key of a tree that nobody has checked; none where something else stands there."""
+    """The settings below a key of an unchecked tree; an empty tree where the value is no mapping."""
     part = tree.get(name)
     return part if isinstance(part, dict) else {}
 
@@ -167,7 +167,7 @@ def check(kind: type[Settings], tree: Tree, also: Callable[[Tree], list[str]] | 
 
 
 def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
-    """Typed values as plain ones. Where the setting is a free mapping, nobody else will read "64" as a number."""
+    """Typed values as plain ones. In a free mapping, no settings class will convert "64" to a number."""
     settled: Tree = {}
     for key, value in tree.items():
         field = kind.model_fields.get(key) if kind is not None else None
@@ -181,9 +181,9 @@ def _settle(kind: type[BaseModel] | None, tree: Mapping[str, Any]) -> Tree:
 
 
 def _choose_kind(field: FieldInfo, tree: Mapping[str, Any]) -> tuple[type[BaseModel] | None, Mapping[str, Any]]:
-    """The settings class that a tree at this field is of, and the tree with the key that says so.
+    """The settings class of the tree at this field, and the tree with the key that names it.
 
-    Of several classes, one is named by a key such as `kind`, and is the default's where the tree doesn't say.
+    Of several classes, a key such as `kind` names one; without that key it is the default's.
     """
     options, key = _options(field.annotation), field.discriminator
     if len(options) < 2 or not isinstance(key, str):
@@ -239,7 +239,7 @@ def _place(kind: type[BaseModel], location: Sequence[str]) -> tuple[type[BaseMod
 
 
 def _tag(kind: type[BaseModel], options: list[type[BaseModel]]) -> str | None:
-    """The one value of the key that tells the options apart."""
+    """The one value of the key that distinguishes the options."""
     for name, field in kind.model_fields.items():
         values = typing.get_args(field.annotation)
         named = typing.get_origin(field.annotation) is typing.Literal and len(values) == 1

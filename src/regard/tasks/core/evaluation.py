@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What was measured. A task that gives more than numbers has a subclass of its own.
+    """What was measured. A task that returns more than numbers has its own subclass.
 
     Attributes:
         items: how many were tested.
@@ -34,7 +34,7 @@ class Evaluation:
     stopped: str = ""
 
     def lines(self) -> list[str]:
-        """What the model wrote, a line an item, where that is kept."""
+        """What the model wrote, one line per item, where that is kept."""
         return []
 
     def to_json(self) -> dict[str, Any]:

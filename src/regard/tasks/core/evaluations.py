@@ -1,4 +1,4 @@
-"""What was measured of a run, kept in its folder: one entry a test set, the newest wins."""
+"""What was measured of a run, kept in its folder: one entry per test set, the newest wins."""
 
 import json
 from pathlib import Path

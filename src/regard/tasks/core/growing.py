@@ -17,7 +17,8 @@ except ImportError:  # Windows: two programs that write one file cannot be kept 
 
 
 class GrowingFile:
-    """Writes `OUT.part`, with `OUT.part.json` beside it that says what it is made of and how far it is certain.
+    """Writes `OUT.part`, with `OUT.part.json` beside it, which says what it is made from and how much is safely on the
+    disk.
 
     What was kept is on the disk; a kill at any moment costs only what was written since. The next start with the same
     origin continues after what was kept. One with another origin is refused and not started over: hours of work should
@@ -50,22 +51,22 @@ class GrowingFile:
         while not self._open("xb") and not self._open("r+b"):
             pass
         if self.part.stat().st_size:
-            self._go_on()
-        else:  # of an empty part nothing can be lost, whatever was said of it
-            self._say_how_far()
+            self._continue()
+        else:  # an empty part has nothing to lose, whatever its state file says
+            self._write_state()
         return self
 
     def write(self, text: str) -> None:
-        """Add text; it is certain once it is kept."""
+        """Add text; it is safely on the disk after the next `keep`."""
         assert self._file is not None
         self._file.write(text.encode("utf-8"))
 
     def keep(self, items: int, marked: int) -> None:
-        """Make certain what was written so far: it is so many items, of which so many are marked."""
+        """Bring all that was written so far to the disk: so many items, of which so many are marked."""
         self._sync()
         assert self._file is not None
         self.items, self.marked, self._kept = items, marked, self._file.tell()
-        self._say_how_far()
+        self._write_state()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,7 +107,7 @@ class GrowingFile:
             self._file.close()
         return False
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         assert self._file is not None
         try:
             state = json.loads(self.state.read_text(encoding="utf-8"))
@@ -149,6 +150,6 @@ class GrowingFile:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def _say_how_far(self) -> None:
+    def _write_state(self) -> None:
         state = {"items": self.items, "marked": self.marked, "bytes": self._kept, "origin": self.origin}
         write_json(self.state, state)

@@ -25,7 +25,7 @@ class Line(NamedTuple):
     note: str | None
 
 
-def read_line(tokenizer: Tokenizer, text: str, line: int, limit: int, *, end_mark: bool = False) -> Line:
+def read_line(tokenizer: Tokenizer, text: str, line: int, limit: int, *, with_eos: bool = False) -> Line:
     """A line of text in tokens, cut to the limit that training had.
 
     Args:
@@ -33,14 +33,14 @@ def read_line(tokenizer: Tokenizer, text: str, line: int, limit: int, *, end_mar
         text: of the line.
         line: its number, from 1.
         limit: tokens that the model reads.
-        end_mark: whether EOS comes behind them and counts.
+        with_eos: whether EOS follows the tokens and counts towards the limit.
 
     Raises:
         DataError: the text is not valid Unicode.
     """
     encoded = tokenizer.encode(text)
-    most = limit - end_mark
-    note = cut_note(len(encoded.ids), "pieces and an end mark" if end_mark else "pieces", limit, most)
+    most = limit - with_eos
+    note = cut_note(len(encoded.ids), "tokens and EOS" if with_eos else "tokens", limit, most)
     return Line(line, text, encoded.ids[:most], encoded.tokens[:most], encoded.words[:most], note)
 
 

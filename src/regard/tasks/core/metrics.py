@@ -1,4 +1,4 @@
-"""What the validations of several tasks tell: sums of objectives as means, and what models that give labels share."""
+"""What validations measure: means of summed objectives, and the metrics of models that predict labels."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from regard.training.state import Batches
 
 
 def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:
-    """What training makes small: the model's own `loss(batch, smoothing)`."""
+    """What training minimizes: the model's own `loss(batch, smoothing)`."""
     smoothing = settings.training.smoothing
 
     def loss(model: Any, batch: Any) -> Objective:
@@ -23,7 +23,7 @@ def loss_of(settings: RunSettings) -> Callable[[nn.Module, Any], Objective]:
 
 
 def metrics_of(held_out: Batches[Any]) -> Callable[[Any], dict[str, float]]:
-    """Accuracy and loss a label (nats) over what is held out for validation."""
+    """Accuracy and loss per label (nats) over what is held out for validation."""
     plan = held_out.plan(0)
 
     def metrics(model: Any) -> dict[str, float]:
@@ -40,10 +40,10 @@ def mean_loss(objectives: Iterable[Objective]) -> float:
 
 
 def per_label(objectives: Iterable[Objective]) -> dict[str, float]:
-    """Accuracy and loss a label.
+    """Accuracy and loss per label.
 
     Raises:
-        DataError: nothing is held out: a loss of 0 would make whatever weights the best.
+        DataError: nothing is held out: a loss of 0 would make any weights the best.
     """
     each = list(objectives)
     count = sum(int(one.count) for one in each)

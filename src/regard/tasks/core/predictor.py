@@ -18,14 +18,14 @@ from regard.training.run.checkpoint import load_weights
 
 @runtime_checkable
 class Evaluable(Protocol):
-    """What is asked of every model: one module, or several that decode together."""
+    """What every model must provide: one module, or several that decode together."""
 
     def eval(self) -> Any:
         """Go into eval mode."""
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """All of them; the first says the device."""
+        """All of them; the device is the first one's."""
         ...
 
 
@@ -39,7 +39,7 @@ Owner = TypeVar("Owner", bound="Predictor[Any, Any, Any]")
 
 
 class Predictor(ABC, Generic[Settings, Parts, Model]):
-    """A trained model, its parts and its settings; what `regard.load` gives.
+    """A trained model, its parts and its settings; what `regard.load` returns.
 
     A task's subclass, in its `predictor.py`, names its `settings_type` and writes `load_parts` and `build`.
 
@@ -78,7 +78,7 @@ class Predictor(ABC, Generic[Settings, Parts, Model]):
     @classmethod
     @abstractmethod
     def build(cls, settings: Settings, parts: Parts) -> Model:
-        """The model that the settings say, with fresh weights; training begins with it too."""
+        """The model that the settings describe, with fresh weights; training begins with it too."""
 
     @property
     def device(self) -> torch.device:
@@ -87,7 +87,7 @@ class Predictor(ABC, Generic[Settings, Parts, Model]):
 
 
 class StreamPredictor(Predictor[Settings, Parts, Model], Generic[Settings, Parts, Model, Given, Item, Answer]):
-    """A predictor that gives one answer an item, such as a line of text, in batches of items of like length.
+    """A predictor that returns one answer per item, such as a line of text, in batches of items of like length.
 
     A subclass writes `read`, `length`, `answer` and `blank`. Where its answers have options, its `stream` takes them
     and gives them to `answer`.
@@ -117,7 +117,7 @@ class StreamPredictor(Predictor[Settings, Parts, Model], Generic[Settings, Parts
     def stream(
         self, items: Iterable[Given], *, batch: int = 64, chunk: int | None = None, first: int = 1
     ) -> Iterator[Answer]:
-        """One answer an item, in order, while the items are being read: 16 batches at a time are in memory.
+        """One answer per item, in order, while the items are being read: 16 batches at a time are in memory.
 
         Args:
             items: as they come, e.g. lines of text without line breaks.
@@ -137,7 +137,7 @@ class StreamPredictor(Predictor[Settings, Parts, Model], Generic[Settings, Parts
     def in_batches(
         self, items: Iterable[Item], answer: Callable[[list[Item]], Sequence[Answer]], batch: int, chunk: int | None
     ) -> Iterator[Answer]:
-        """One answer an item that was read already, in order; see `stream`."""
+        """One answer per item that was read already, in order; see `stream`."""
         return in_order(items, self.length, batch, answer, empty=self.blank, chunk=chunk)
 
 

@@ -31,11 +31,11 @@ class RunSettings(BaseModel):
     Attributes:
         verb: the command that uses a trained model, as in `regard translate RUN`.
         tests: settings of the data that `regard evaluate`, recipes and studies test on; none given: the held-out data.
-        measures: what an evaluation tells, by name, and whether it should be low or high. Bands of recipes and columns
-            of studies are checked against it.
+        measures: what an evaluation measures, by name, and whether it should be low or high. Bands of recipes and
+            columns of studies are checked against it.
         options: by command, those of its options that this task takes and not every one.
         takes_a_file: whether `regard show` is given the name of a file, and not a text.
-        by_length: what its rows by length tell besides.
+        by_length: what its rows by length show besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

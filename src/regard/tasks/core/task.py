@@ -66,8 +66,8 @@ class Task(Generic[Settings, Parts, Batch, HeldOut, Loaded, Result]):
         data: `(settings, folder, say) -> Prepared`; the folder holds what an earlier start saved, or is None. What
             needs no attention is said as `data.messages.Information`.
         build: `(settings, parts) -> Module`, with the weights that training begins with: as a rule the predictor's.
-        loss: `settings -> ((model, batch) -> Objective)`, what training makes small.
-        metrics: `(settings, prepared) -> (model -> {name: value})`, what a validation tells.
+        loss: `settings -> ((model, batch) -> Objective)`, what training minimizes.
+        metrics: `(settings, prepared) -> (model -> {name: value})`, what a validation measures.
         load: `folder -> the trained model with all that it needs`, what `regard.load` returns: the predictor's.
         view: `(loaded, text or None, *, language, …) -> View`, what `regard show` draws; text is None where none was
             given, and a task that can make an example draws that. Of the options of `regard show`, those that it names
@@ -76,7 +76,7 @@ class Task(Generic[Settings, Parts, Batch, HeldOut, Loaded, Result]):
         evaluate: `(loaded, run's folder, test, *, …) -> Evaluation`; test holds checked values of the settings'
             `tests`, {} for what the run held out. Of the options of `regard evaluate`, those that it names are its own.
         examples: `(loaded, evaluation) -> View or None`, what `regard reproduce` shows at its end; by default nothing.
-        monitors: what a validation tells, by name, and whether it should be low or high; None: the same `measures`.
+        monitors: what a validation measures, by name, and whether it should be low or high; None: the same `measures`.
     """
 
     settings: type[Settings]
@@ -93,7 +93,7 @@ class Task(Generic[Settings, Parts, Batch, HeldOut, Loaded, Result]):
 
     @property
     def measures(self) -> dict[str, Better]:
-        """What an evaluation tells, by name, and whether it should be low or high."""
+        """What an evaluation measures, by name, and whether it should be low or high."""
         return self.settings.measures
 
     def model(self, settings: Settings, prepared: Prepared[Parts, Batch, HeldOut]) -> nn.Module:
@@ -101,8 +101,8 @@ class Task(Generic[Settings, Parts, Batch, HeldOut, Loaded, Result]):
         return self.build(settings, prepared.parts)
 
     def faults(self, tree: dict[str, Any]) -> list[str]:
-        """All that is wrong in settings beyond what their classes know, a line each."""
-        return [*self.problems(tree), *_unwatchable(tree, self.measures if self.monitors is None else self.monitors)]
+        """All that is wrong in settings beyond what their classes know, one line each."""
+        return [*self.problems(tree), *_monitor_faults(tree, self.measures if self.monitors is None else self.monitors)]
 
 
 AnyTask = Task[Any, Any, Any, Any, Any, Any]
@@ -137,8 +137,8 @@ def missing_data(tree: Mapping[str, Any], origins: Iterable[str], fault: str) ->
     return [] if any(data.get(origin) not in (None, False, "", []) for origin in origins) else [f"data: {fault}"]
 
 
-def _unwatchable(tree: dict[str, Any], monitors: dict[str, Better]) -> list[str]:
-    """Whether training watches a measure that a validation tells, and in the right direction."""
+def _monitor_faults(tree: dict[str, Any], monitors: dict[str, Better]) -> list[str]:
+    """Whether training monitors a measure that a validation has, and in the right direction."""
     watched = branch(tree, "training")
     monitor, better = watched.get("monitor", "loss"), watched.get("better", "min")
     if monitor not in monitors:

@@ -1,4 +1,4 @@
-"""Run an experiment, be it a recipe of the ledger or a study's row: train, evaluate, and keep what came of it."""
+"""Run an experiment, be it a recipe of the ledger or a study's row: train, evaluate, and keep the result."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from regard.training.run.run import RunFolder
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What one seed of an experiment came to.
+    """The result of one seed of an experiment.
 
     Attributes:
         run: its folder.
@@ -68,7 +68,7 @@ def reproduce(
 def finished(
     experiment: Experiment, run: Path, *, seed: int, data: Path | None = None, threads: int | None = None
 ) -> dict[str, Any] | None:
-    """The evaluation that `reproduce` kept of a run with these very settings; None if it has not come so far.
+    """The evaluation that `reproduce` kept of a run with these very settings; None if there is none yet.
 
     The number of threads is no matter: a resumed run may change it, too.
     """
@@ -99,5 +99,5 @@ def tested(experiment: Experiment, data: Path | None) -> dict[str, Any]:
 
 
 def _key(experiment: Experiment, test: dict[str, Any]) -> dict[str, Any]:
-    """By what an evaluation is known again."""
+    """What identifies an evaluation."""
     return {"data": experiment.name, "test": test}

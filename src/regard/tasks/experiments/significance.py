@@ -19,7 +19,7 @@ class Comparison:
     Attributes:
         names: of the systems; the first is what the others are compared with.
         pairs: sentences that they were compared on.
-        measures: for each measure one entry a system.
+        measures: for each measure one entry per system.
         signatures: what makes a measure comparable; the test, its samples and seed are in it.
         test: which test.
     """

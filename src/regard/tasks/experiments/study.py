@@ -1,7 +1,7 @@
-"""Run a study's rows, and say in one table what came of them.
+"""Run a study's rows, and report the outcomes in one table.
 
 A row is run by `reproduce`, as a recipe is. What is finished is read from the runs' folders, so a study can be stopped,
-gone on with, or run by several processes, each with rows of its own.
+continued, or run by several processes, each with rows of its own.
 """
 
 import math
@@ -23,7 +23,7 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one row with one seed.
+    """The outcome of one row with one seed.
 
     Attributes:
         row: of the study.
@@ -59,7 +59,7 @@ def run_study(
     say: Say = print,
     warn: Say = print,
 ) -> list[Outcome]:
-    """Run rows that are not finished, and tell of all rows what there is.
+    """Run rows that are not finished, and return the outcomes of all rows.
 
     Args:
         study: `experiment.locate` has found its data.
@@ -73,10 +73,10 @@ def run_study(
         warn: called with what was noticed, and what failed.
 
     Returns:
-        An outcome a row and seed, in the study's order. One that fails says so, and the others are run all the same.
+        One outcome per row and seed, in the study's order. One that fails says so, and the others are run all the same.
     """
 
-    def tell(row: Row, seed: int) -> Outcome:
+    def outcome_of(row: Row, seed: int) -> Outcome:
         experiment, run = study.experiment(row), folder / row.name / f"seed-{seed}"
         options: dict[str, Any] = {"seed": seed, "data": data, "threads": threads}
         try:
@@ -88,12 +88,12 @@ def run_study(
             return _outcome(row, seed, run, entry)
         except Interrupted:
             raise
-        except Exception as error:  # whatever it is: hours of other rows must not hang on one
+        except Exception as error:  # whatever it is: one row must not cost the hours of the others
             failure = str(error) if isinstance(error, RegardError | OSError) else f"{type(error).__name__}: {error}"
             warn(f"{row.name}, seed {seed}, failed: {failure}")
             return Outcome(row, seed, failure=failure)
 
-    return [tell(row, seed) for row in study.rows for seed in seeds]
+    return [outcome_of(row, seed) for row in study.rows for seed in seeds]
 
 
 def _outcome(row: Row, seed: int, run: Path, entry: dict[str, Any] | None) -> Outcome:
@@ -113,7 +113,7 @@ def _training(results: dict[str, Any]) -> dict[str, float]:
 
 
 def by_row(outcomes: Sequence[Outcome]) -> Iterator[tuple[Row, list[Outcome]]]:
-    """The outcomes of each row together, one a seed."""
+    """The outcomes of each row together, one per seed."""
     rows = list(dict.fromkeys(one.row.name for one in outcomes))
     for name in rows:
         those = [one for one in outcomes if one.row.name == name]

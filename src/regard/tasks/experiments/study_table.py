@@ -1,4 +1,4 @@
-"""What came of a study, as people read it: a table, the same as Markdown and JSON, and lines by length."""
+"""The outcomes of a study, as people read them: a table, the same as Markdown and JSON, and lines by length."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def table(study: Study, outcomes: Sequence[Outcome], language: str = "en") -> tu
     Args:
         study: whose columns are shown.
         outcomes: of its rows.
-        language: of the heads, en or zh; what the study says itself, and what failed, is as it stands.
+        language: of the heads, en or zh; the study's own texts, and failures, are not translated.
     """
     heads = [_word("row", language), "", *(_heading(column, language) for column in study.columns)]
     remarks = any(one.failure or one.stopped for one in outcomes)
@@ -48,7 +48,7 @@ def table(study: Study, outcomes: Sequence[Outcome], language: str = "en") -> tu
 
 
 def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], language: str = "en") -> View:
-    """A measure by length: a line a row, the mean over its seeds."""
+    """A measure by length: one line per row, the mean over its seeds."""
     shown = [
         (row, those)
         for row, those in by_row(outcomes)

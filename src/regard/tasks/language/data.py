@@ -40,4 +40,4 @@ def prepare_text(settings: LanguageSettings, saved: Path | None, say: Callable[[
 def description(stream: TokenStream) -> str:
     """How many tokens a text has, and how many of them are unknown, in words."""
     share = stream.unknown / max(1, len(stream.ids))
-    return f"{len(stream.ids):,} pieces, line ends among them; {stream.unknown:,} of them unknown ({share:.1%})"
+    return f"{len(stream.ids):,} tokens, line ends included; {stream.unknown:,} of them unknown ({share:.1%})"

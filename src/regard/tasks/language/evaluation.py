@@ -51,7 +51,7 @@ class TokenSums:
 def segment_length_of(settings: LanguageSettings, chosen: int | None = None) -> int:
     """Tokens that a test reads from one fresh state: of a Transformer as many as its training read, unless chosen.
 
-    It was trained on no position beyond its window; a recurrent model carries its state as far as one likes.
+    It was trained on no position beyond its window; a recurrent model carries its state any distance.
     """
     trained = settings.data.window if settings.model.kind == "transformer" else DEFAULT_SEGMENT
     return trained if chosen is None else chosen
@@ -76,8 +76,8 @@ def evaluate_segments(
 ) -> TokenSums:
     """Read a text in segments, each from a fresh state that is carried to its end; every token is predicted once.
 
-    The size of the window changes no result but by float32 rounds: the state is handed on from one to the next. A model
-    that knows so many positions and no more is read up to the last window that they hold; `stopped` says so, and the
+    The size of the window changes results by float32 rounding alone: the state is carried from one to the next. A model
+    with a limited number of positions is evaluated up to the last window that fits them; `stopped` says so, and the
     sums lack the rest.
 
     Args:
@@ -122,7 +122,7 @@ _PLACES = (1, 9, 65, 257)
 
 
 def measures_of(sums: TokenSums) -> dict[str, float]:
-    """Perplexity, accuracy and loss (nats), each a token."""
+    """Perplexity, accuracy and loss (nats), each per token."""
     return {
         "perplexity": perplexity(sums.nats, sums.tokens),
         "accuracy": sums.correct / sums.tokens,
@@ -172,8 +172,8 @@ def evaluate_run(writer: LanguagePredictor, run: Path, test: dict[str, Any]) -> 
         measures=measures_of(sums) if not sums.stopped else {},  # of the whole text, or of none of it
         signatures={
             "perplexity": f"{writer.tokenizer.kind}{case}, of {len(writer.tokenizer):,} entries; "
-            f"{description(stream)}, each told as <unk>; {what}every piece told once, "
-            f"in stretches of {segment_length:,} from a fresh state"
+            f"{description(stream)}, each predicted as <unk>; {what}each token is predicted once, "
+            f"in evaluation segments of {segment_length:,} tokens, each from a fresh state"
         },
         by="place",
         lengths=rows,
@@ -186,7 +186,7 @@ def _received(writer: LanguagePredictor, stream: TokenStream, segment_length: in
     """The weight that each place of the first segments receives from the last ones."""
     model, whole = writer.model, len(stream) // segment_length
     if not isinstance(model, TransformerLanguageModel):
-        raise ConfigError("received: it is told of a Transformer, which looks at all places; leave it out")
+        raise ConfigError("received: it is measured of a Transformer, which attends to all positions; leave it out")
     if whole == 0:
         raise ConfigError(f"received: the text has {len(stream)} tokens, less than one segment of {segment_length}")
     ids = torch.from_numpy(stream.ids[: min(texts, whole) * segment_length].astype("int64")).view(-1, segment_length)

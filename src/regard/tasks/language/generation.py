@@ -1,4 +1,4 @@
-"""Texts that grow: token by token, and past what a model sees at once."""
+"""Texts that grow: token by token, and beyond a model's context length."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def continue_texts(
 ) -> list[list[int]]:
     """What follows each text, at most `settings.max_length` tokens of it, without EOS.
 
-    A model that sees `context_length` tokens reads the last half of them anew where a text grows past it. Each text is
+    A model of `context_length` tokens reads the last half of them anew where a text grows past it. Each text is
     cut by its own length, so that none depends on the others.
 
     Args:
@@ -36,18 +36,18 @@ def continue_texts(
         texts: ids, one or more of each.
         end: the id that ends a text; None: only the length does.
         settings: of the search; `max_length` and the draws.
-        forbidden: ids that are never written.
+        forbidden: ids that are never generated.
         context_length: tokens that the model may read from one fresh state; None: any number.
         padded: whether the model leaves padding out of account; then texts of all lengths are read together, with
             padding on their left. Otherwise those of one length are.
-        ahead: ids guessed before the model is asked (`decoding.speculation`), each text by itself; 0: none.
+        ahead: ids guessed before each call of the model (`decoding.speculation`), each text by itself; 0: none.
 
     Raises:
         ConfigError: `ahead` is given with draws or a beam, or `settings` has no `max_length`.
     """
     length = settings.max_length
     if length is None:
-        raise ConfigError("nothing says how much to write: give max_length")
+        raise ConfigError("the length of the output is not limited: give max_length")
     if ahead and (settings.sample or settings.beam > 1):
         raise ConfigError("guesses are checked against the likeliest token: ahead= goes with neither draws nor a beam")
     written: list[list[int]] = [[] for _ in texts]

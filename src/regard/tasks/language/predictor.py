@@ -55,7 +55,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         """Continue a text: the prompt and what follows it, `count` times, each an independent draw.
 
         Args:
-            prompt: may have several lines; the last one is gone on with. An empty one is the beginning of a line, or
+            prompt: may have several lines; the last one is continued. An empty one is the beginning of a line, or
                 of a document where the text has them.
             count: texts to write.
             how: see `write_all`.
@@ -73,7 +73,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             how: `length` (100), the tokens to write, line ends counted, though a text whose documents have ends may be
                 over before; `sample` (True): draw each token, otherwise take the likeliest; `temperature`, `top_k`,
                 `top_p`, `seed`: of the draw, see `SearchSettings`; `one_line` (False): end with the line; `reach`:
-                tokens that a Transformer sees at most, as many as its training read unless given. Where a text grows
+                the context length of a Transformer, that of its training unless given. Where a text grows
                 past it, the last half of them is read anew, and the writing continues from there; `ahead` (0): with
                 sample=False, tokens that are guessed from the text's repetitions and checked at once.
 
@@ -88,7 +88,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         return [texts[at : at + count] for at in range(0, len(texts), count)]
 
     def steps(self, prompt: str = "", *, language: str = "en", **how: Any) -> View:
-        """How a text was written: what each step attended to, and what else it might have written.
+        """How a text was generated: what each step attended to, and its most probable alternatives.
 
         Args:
             prompt: see `write`.
@@ -96,7 +96,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
             how: see `write_all`.
 
         Raises:
-            DataError: nothing is written, or more than the model sees at once.
+            DataError: nothing is written, or more than the model's context holds.
         """
         ids, spellings = self._prompt(prompt)
         [written] = self._continue([ids], **how)
@@ -104,7 +104,8 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         context_length = self._context_length if how.get("reach") is None else how["reach"]
         if context_length is not None and len(whole) - 1 > context_length:
             raise DataError(
-                f"{len(whole) - 1} pieces were read, and the model sees {context_length} at once: its steps can be "
+                f"{len(whole) - 1} tokens were read, and the model's context is {context_length} "
+                "tokens: its steps can be "
                 f"shown of a shorter text; give a --length of {max(1, context_length - len(ids))} or less, or a "
                 "shorter prompt"
             )
@@ -129,13 +130,15 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
         draws = {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         settings = check(SearchSettings, {"max_length": length, **draws})
         if ahead < 0:
-            raise ConfigError(f"ahead is how many pieces are guessed; it must be at least 0, and is {ahead}")
+            raise ConfigError(f"ahead is how many tokens are guessed; it must be at least 0, and is {ahead}")
         if reach is not None and reach < 1:
-            raise ConfigError(f"reach is how many pieces are seen; it must be at least 1, and is {reach}")
+            raise ConfigError(
+                f"reach is how many tokens the model reads at most; it must be at least 1, and is {reach}"
+            )
         model = self.settings.model
         if reach is not None and model.kind == "transformer" and model.position == "learned" and reach > model.context:
             raise ConfigError(
-                f"reach is {reach} pieces, and this model knows {model.context} positions, which it learned "
+                f"reach is {reach} tokens, and this model has {model.context} learned positions "
                 f"(model.context); give {model.context} or less"
             )
         # A text without documents continues across its lines, to the length that was asked for.
@@ -158,7 +161,7 @@ class LanguagePredictor(Predictor[LanguageSettings, Tokenizer, Model]):
 
     @property
     def _context_length(self) -> int | None:
-        """Tokens that the model may see: those of a window, but for a state that is carried any distance."""
+        """Tokens that the model may read: those of a window, unless it carries a state any distance."""
         return self.settings.data.window if self.settings.model.kind == "transformer" else None
 
     def view(self, text: str, language: str = "en", heads: bool = False) -> View:

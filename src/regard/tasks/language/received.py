@@ -1,4 +1,4 @@
-"""How much weight each place of a text receives: what a Transformer attends to in texts longer than it learned from."""
+"""How much weight each place of a text receives: what a Transformer attends to in texts longer than training's."""
 
 import torch
 from jaxtyping import Float, Int
@@ -13,13 +13,13 @@ def received(
 ) -> Float[Tensor, " places"]:
     """The weight that each place receives from the last ones, in even shares: at 1, as much as if all were alike.
 
-    The mean over texts, layers, heads and the last places, each of which gives 1 / (places that it sees) where all are
-    alike. They are the same queries for every place, so that early and late places can be compared.
+    The mean over texts, layers, heads and the last places, each of which gives 1 / (positions that it may attend to)
+    where all are alike. They are the same queries for every place, so that early and late places can be compared.
 
     Args:
         model: in eval mode.
         texts: ids, all of the same length.
-        last: how many places at the end are asked where they look.
+        last: how many positions at the end are the queries.
     """
     attended = model.step(model.start(None, len(texts)), texts).attended
     longest = texts.shape[1]

@@ -26,7 +26,8 @@ class LanguageSettings(RunSettings):
         model, data = self.model, self.data
         if data.documents == "apart" and model.kind != "transformer":
             raise ValueError(
-                "documents=apart: a model that carries a state reads on over borders; it needs model.kind=transformer. "
+                "documents=apart: a model that carries a state would carry it across "
+                "documents; it needs model.kind=transformer. "
                 "With documents=marked any model learns where documents end"
             )
         if model.kind == "transformer" and model.position == "learned" and data.window > model.context:

@@ -1,4 +1,4 @@
-"""What a language model attended to while it read a text, or wrote it, as a picture."""
+"""What a language model attended to while it read or generated a text, as a picture."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ from regard.tasks.views.heads import heads_of, heads_view
 from regard.tasks.views.past import looks_back, past_matrices, past_view
 from regard.views.view import View
 
-_LAYER = {"en": "layer {number}: what each step looked at", "zh": "第 {number} 层：每一步看了哪里"}
+_LAYER = {"en": "layer {number}: what each step attended to", "zh": "第 {number} 层：每一步看了哪里"}
 
 
 def text_view(
@@ -28,7 +28,7 @@ def text_view(
     notes: Sequence[str],
     language: str,
 ) -> View:
-    """What each token of a text attended to, a table a layer; with `heads` a table for each head of it.
+    """What each token of a text attended to, one table per layer; with `heads` a table for each head of it.
 
     Args:
         model: in eval mode.
@@ -64,7 +64,7 @@ def steps_view(
     notes: Sequence[str],
     language: str,
 ) -> View:
-    """What each step of a writing attended to, and what else it might have written.
+    """What each step of a generated text attended to, and its most probable alternatives.
 
     The text is read once more in one go: cached or not, the numbers are the same.
 
@@ -94,7 +94,7 @@ def steps_view(
 
 @torch.no_grad()
 def _tables(model: Model, ids: Sequence[int]) -> list[Float[Tensor, "reads read"]]:
-    """What each position attended to, a table a layer, heads averaged."""
+    """What each position attended to, one table per layer, heads averaged."""
     if isinstance(model, LanguageModel):
         return looks_back(model.reader, model.embedding(_row(model, ids)))
     return [look.weights[0].mean(0).cpu() for look in _read(model, ids).attended.values()]

@@ -15,7 +15,7 @@ from regard.tasks.masked.settings import MaskedSettings
 from regard.vocabulary import UNKNOWN
 
 _SEED = 0
-"""Of the gaps of every validation and test, so that all runs are asked the same."""
+"""Of the gaps of every validation and test, so that all runs are tested on the same ones."""
 
 
 Text = Prepared[Tokenizer, MaskedBatch, list[MaskedBatch]]
@@ -49,7 +49,7 @@ def prepare_text(settings: MaskedSettings, saved: Path | None, say: Callable[[st
 def description(stream: torch.Tensor) -> str:
     """How many tokens a text has, and how many of them are unknown, in words."""
     unknown = int((stream == UNKNOWN).sum())
-    return f"{len(stream):,} pieces, line ends among them; {unknown:,} of them unknown ({unknown / len(stream):.1%})"
+    return f"{len(stream):,} tokens, line ends included; {unknown:,} of them unknown ({unknown / len(stream):.1%})"
 
 
 def gaps(settings: MaskedSettings, asked: float, stream: torch.Tensor, vocabulary: int) -> list[MaskedBatch]:

@@ -1,4 +1,4 @@
-"""How well the gaps of a text are filled, and how many counts of the training text alone would fill."""
+"""How well the gaps of a text are filled, and how well counts of the training text alone fill them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from regard.vocabulary import END, UNKNOWN
 
 
 def measured(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-    """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, a gap.
+    """The share of gaps where the likeliest token is the right one, and −log of the right one's probability, per gap.
 
     Raises:
         DataError: the text is too short for a gap.
@@ -73,8 +73,8 @@ def evaluate_run(filler: MaskedPredictor, run: Path, test: dict[str, Any]) -> Ev
         measures=measures,
         signatures={
             "accuracy": f"{tokenizer.kind}{case}, of {len(tokenizer):,} entries; "
-            f"{description(stream)}, which are never asked for; {tested.asked:.0%} of the known "
-            f"pieces hidden at once, in windows of {settings.data.window}"
+            f"{description(stream)}, which are never masked; {tested.asked:.0%} of the known "
+            f"tokens masked at once, in windows of {settings.data.window}"
         },
         baselines={} if counted is None else baselines(counted, stream, batches, tokenizer),
         baselined="accuracy",
@@ -104,7 +104,7 @@ def baselines(
         for first, row in zip(batch.index.tolist(), batch.predicted, strict=True):
             for at in (first + 2 + row.nonzero().flatten()).tolist():
                 guess = trigrams.fill((ids[at - 2], ids[at - 1]), (ids[at + 1], ids[at + 2]))
-                guess[UNKNOWN] = 0  # never asked for
+                guess[UNKNOWN] = 0  # never masked
                 filled += int(guess.argmax()) == ids[at]
                 usual += commonest == ids[at]
                 count += 1

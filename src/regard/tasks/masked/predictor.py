@@ -48,7 +48,7 @@ class Gapped(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """What the model says of one line.
+    """What the model predicts for one line.
 
     Attributes:
         line: its number, from 1.
@@ -92,7 +92,7 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
     def stream(
         self, items: Iterable[str], *, top: int = 5, batch: int = 64, chunk: int | None = None, first: int = 1
     ) -> Iterator[Filled]:
-        """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
+        """One answer per line, in order, while the lines are being read: 16 batches at a time are in memory.
 
         Each gap is filled with its likeliest token, from the rest of the line alone: the other gaps are masked.
 
@@ -135,7 +135,7 @@ class MaskedPredictor(StreamPredictor[MaskedSettings, Tokenizer, MaskedLanguageM
         tokens.append(_NEWLINE)
         most, note = self.settings.data.window, None
         if len(ids) > most:
-            note = f"{len(ids)} pieces, line ends among them, are more than the model's {most}; it is left as it is"
+            note = f"{len(ids)} tokens, line ends included, are more than the model's {most}; it is left as it is"
         gaps = [at for at, one in enumerate(ids) if one == self.model.mask]
         return Gapped(line, given, ids, tokens, gaps, note)
 

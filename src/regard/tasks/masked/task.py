@@ -1,6 +1,6 @@
 """The task of masked language: a text with gaps in, the masked tokens out.
 
-In training what is to be predicted is replaced in three ways, so that the model trusts no token that it sees
+In training a token that is to be predicted is replaced in one of three ways, so that the model can trust no input token
 (`data.masked.settings.Masking`). In a validation or a test every such token is read as [MASK].
 """
 

@@ -21,7 +21,7 @@ def from_answers(model: nn.Module, batch: PointBatch) -> Objective:
 
 
 def from_lengths(model: nn.Module, batch: PointBatch, draws: int) -> Objective:
-    """REINFORCE (Williams 1992): tours are drawn, and shorter ones than the others of their set made likelier.
+    """REINFORCE (Williams 1992): tours are drawn, and those shorter than the others of their set become more probable.
 
     `∇ = (L(π) − b) ∇ log p(π)`, b the mean length of the set's other tours (Kool, van Hoof & Welling 2019), so that a
     tour's own length is not in its baseline and the gradient has no bias. The total's value is the sum of the lengths.
@@ -35,7 +35,7 @@ def from_lengths(model: nn.Module, batch: PointBatch, draws: int) -> Objective:
     memory = model.encode(batch.points, batch.lengths)
     memory = tree_map(lambda leaf: leaf.repeat_interleave(draws, dim=0), memory)
     tours = model.draw(memory, batch.points.shape[1])
-    # Behind the last point of a smaller set only the end is open: probability 1, nothing to learn.
+    # After the last point of a smaller set only the end is valid: probability 1, nothing to learn.
     logs = model.log_probabilities(memory, tours).gather(-1, tours[..., None]).squeeze(-1).sum(1)
     walked = tour_lengths(batch.points.repeat_interleave(draws, dim=0), tours)
     each = walked.unflatten(0, (-1, draws))
@@ -55,7 +55,7 @@ def tour_lengths(
         tours: numbers of points from 1, each real one once; then 0.
     """
     first = tours[:, :1]
-    tours = torch.where(tours > 0, tours, first)  # it waits at its beginning
+    tours = torch.where(tours > 0, tours, first)  # padding stays at the first point
     walked = points.gather(1, (tours - 1)[..., None].expand(-1, -1, 2))
     lengths: Tensor = (walked - walked.roll(-1, dims=1)).norm(dim=-1).sum(1)
     return lengths

@@ -11,7 +11,7 @@ from regard.tasks.core.settings import Better, RunSettings
 
 
 class FromAnswers(BaseModel):
-    """It is shown the right answer of every set."""
+    """Supervised learning from the right answer of every set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -19,7 +19,7 @@ class FromAnswers(BaseModel):
 
 
 class FromLengths(BaseModel):
-    """It is shown no answer, only how long its own tours are: REINFORCE with a baseline."""
+    """Learning from the lengths of its own tours, without right answers: REINFORCE with a baseline."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -34,7 +34,7 @@ def _loss(settings: PointingSettings) -> Callable[[nn.Module, PointBatch], Objec
 
 
 def _metrics(settings: PointingSettings, drawn: Drawn) -> Callable[[Any], dict[str, float]]:
-    """Loss a choice (nats) and what `measured` tells, over the sets that are held out, greedily answered."""
+    """Loss per choice (nats) and the measures of `measured`, over the held-out sets, answered greedily."""
     sets, answers = drawn.held_out
     chunks = [slice(at, at + TOGETHER) for at in range(0, len(sets), TOGETHER)]
 

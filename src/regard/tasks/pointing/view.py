@@ -22,14 +22,14 @@ _WORDS = {
         "delaunay": "the Delaunay triangulation of {count} points",
         "tsp": "a round trip through {count} points",
         "set": "set {number}: {answer}",
-        "pointer": "where it pointed, each step's probabilities",
+        "pointer": "each step's pointer probabilities",
         "end": "end",
         "step": "step {number}",
         "right": "This is the right answer.",
         "wrong": "The right answer is {answer}.",
         "length": "Its length is {said:.4g}; the shortest has {right:.4g}.",
         "length_good": "Its length is {said:.4g}; the shortest that exchanges found has {right:.4g}.",
-        "baseline": "This model looks at nothing: it tells numbers from its state alone.",
+        "baseline": "This model has no attention: it outputs numbers from its state alone.",
         "thinned": "{drawn} of {steps} steps are drawn.",
     },
     "zh": {
@@ -77,7 +77,7 @@ def pointing_view(problem: PointProblem, pointed: "Pointed", language: str = "en
 
 
 def answers_view(problem: PointProblem, answers: Sequence["Pointed"], language: str = "en") -> View:
-    """The answers of some sets, each drawn once: points in the plane, or of numbers where was pointed."""
+    """The answers of some sets, each drawn once: points in the plane, or, for numbers, the pointer's weights."""
     words = _words(language)
     matrices: list[Matrix] = []
     for number, one in enumerate(answers, start=1):

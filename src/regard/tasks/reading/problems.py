@@ -9,16 +9,16 @@ from regard.tasks.core.settings import Better
 from regard.tasks.core.task import missing_data
 
 MONITORS: dict[str, Better] = {"accuracy": "max", "exact": "max", "f1": "max", "loss": "min"}
-"""What validations of readers tell; each kind tells some of it."""
+"""What validations of readers measure; each kind has some of these."""
 
 
 def problems_of(tree: dict[str, Any], kind: str, monitors: Sequence[str]) -> list[str]:
-    """The faults that settings of both kinds of readers may have, a line each.
+    """The faults that settings of both kinds of readers may have, one line each.
 
     Args:
         tree: of the settings.
         kind: of the reader, `model.kind`.
-        monitors: what a validation of this kind tells.
+        monitors: what a validation of this kind measures.
     """
     wrong = missing_data(tree, ORIGINS, f"no stories to train on. Give {NAMED}")
     monitor = branch(tree, "training").get("monitor", "loss")

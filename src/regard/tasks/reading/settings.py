@@ -34,7 +34,7 @@ class ReadingSettings(RunSettings):
 
     @property
     def sentences(self) -> StoryReaderSettings:
-        """The model's settings, of a reader that goes sentence by sentence."""
+        """The model's settings, of a reader that reads sentence by sentence."""
         assert isinstance(self.model, StoryReaderSettings)
         return self.model
 

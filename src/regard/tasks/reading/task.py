@@ -1,7 +1,7 @@
 """The task of reading: a story and a question in, the answer out, and the weights with which it was found.
 
-There are two kinds of readers: one goes sentence by sentence and tells a word (`stories`), the other points at the
-words of the text that are the answer (`spans`).
+There are two kinds of readers: one reads sentence by sentence and answers with one word (`stories`), the other points
+at the words of the text that are the answer (`spans`).
 """
 
 from regard.tasks.core.task import Kinds

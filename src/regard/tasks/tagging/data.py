@@ -79,7 +79,7 @@ class Tags:
         Raises:
             RunError: there is no such file, or it is damaged.
         """
-        return read_json(folder / _TAGS, lambda kept: cls(**kept), "which tags it tells apart")
+        return read_json(folder / _TAGS, lambda kept: cls(**kept), "its tags")
 
 
 def _most(counts: Counter[str]) -> str:

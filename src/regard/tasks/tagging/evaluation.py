@@ -32,7 +32,7 @@ def evaluate_run(tagger: TaggingPredictor, run: Path, test: dict[str, Any]) -> E
 def evaluate(tagger: TaggingPredictor, sentences: list[TaggedSentence]) -> Evaluation:
     """Tag the words of a treebank and compare.
 
-    Accuracy is the share of words with the right tag; loss −log of the right tag's probability, in nats a word. The
+    Accuracy is the share of words with the right tag; loss −log of the right tag's probability, in nats per word. The
     baseline gives each word its most frequent tag of the training, and unseen words the most frequent of all. The words
     beyond the model's limit count as wrong, with the loss of a guess; so do those whose tag training did not have.
 

@@ -39,7 +39,7 @@ class Words(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """What the model says of one line.
+    """What the model predicts for one line.
 
     Attributes:
         line: its number, from 1.
@@ -99,7 +99,7 @@ class TaggingPredictor(StreamPredictor[TaggingSettings, Known, Tagger, str, Word
         chunk: int | None = None,
         first: int = 1,
     ) -> Iterator[Tagged]:
-        """One answer a line, in order, while the lines are being read: 16 batches at a time are in memory.
+        """One answer per line, in order, while the lines are being read: 16 batches at a time are in memory.
 
         A line above the model's limit is cut, and its answer says so.
 

@@ -1,4 +1,4 @@
-"""Word alignment of given pairs: one run reads them, or two of opposite directions, whose links are made one."""
+"""Word alignment of given pairs: by one run, or by two of opposite directions whose links are symmetrized."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Aligned:
     Attributes:
         source_words, target_words: what the links count.
         weights: `(target words, source words)`, as the run reads the target; or posteriors of the links.
-        forward: links (source word, target word): for each target word the source word that it received most from, or
-            all from which it received at least the threshold.
+        forward: links (source word, target word): for each target word the source word of highest weight, or
+            all those whose weight is at least the threshold.
         backward: the same by the run of the other direction, so one for each source word; None without one.
         notes: what was done to the texts.
     """
@@ -36,7 +36,7 @@ class Aligned:
     notes: list[str]
 
     def links(self, symmetrization: str | None) -> Links:
-        """The forward links; or both directions' as one, by a name of `SYMMETRIZATIONS`."""
+        """The forward links; or both directions' joined, by a name of `SYMMETRIZATIONS`."""
         if symmetrization is None or self.backward is None:
             return self.forward
         return SYMMETRIZATIONS[symmetrization](self.forward, self.backward)
@@ -91,10 +91,10 @@ def align(
 
 
 def measure(aligned: Sequence[Aligned], gold: Sequence[Pair]) -> dict[str, AlignmentScores]:
-    """How near alignments come to true links: each direction, each symmetrization, and two baselines that know nothing.
+    """How near alignments come to true links: each direction, each symmetrization, and two untrained baselines.
 
     Args:
-        aligned: one a pair, of the words that its links count.
+        aligned: one per pair, of the words that its links count.
         gold: pairs with links.
     """
     found: dict[str, list[Links]] = {"forward": [one.forward for one in aligned]}

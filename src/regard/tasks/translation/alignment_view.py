@@ -1,4 +1,4 @@
-"""Alignments as pictures: which source words a translation read."""
+"""Alignments as pictures: which source words each target word attended to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Units = Literal["pieces", "words"]
 _NO_WORD = -1
 CAME_FROM = {"en": "Where each word came from, judged when it is known", "zh": "知道这个词之后再判断：它来自何处"}
 """Title of posteriors, which stand under the weights."""
-_TITLE = {"en": "Where the translator looked", "zh": "译文各处看向原文何处"}
+_TITLE = {"en": "What the translator attended to", "zh": "译文各处看向原文何处"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Alignment:
         return self.weights
 
     def links(self) -> frozenset[tuple[int, int]]:
-        """(source word, target word): for each target word the source word that it received most from."""
+        """(source word, target word): for each target word the source word of highest weight."""
         return frozenset() if self.weights is None else links(self.between_words())
 
 

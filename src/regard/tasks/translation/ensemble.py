@@ -19,7 +19,7 @@ from regard.training.randomness import set_threads
 
 
 class EnsembleModel:
-    """What a `TranslationPredictor` asks of its model, answered by several.
+    """The interface that a `TranslationPredictor` needs of its model, over several models.
 
     Args:
         models: they read the same source ids and write the same target ids.
@@ -48,7 +48,7 @@ class EnsembleModel:
 def ensemble(
     runs: Sequence[str | Path], *, mean: Mean = "probability", threads: int | None = None
 ) -> TranslationPredictor:
-    """Several translation runs as one `TranslationPredictor`: one search over the mean of what they find probable.
+    """Several translation runs as one `TranslationPredictor`: one search over the mean of their probabilities.
 
     The members may differ in everything but their vocabularies. Search settings are the first run's; a line is cut at
     the smallest of the members' limits.
@@ -92,7 +92,7 @@ def refuse_other_vocabulary(
         if mine.fingerprint() != its.fingerprint():
             raise RunError(
                 f"{run} and {other_run} have different {side} vocabularies ({mine.kind} with {len(mine)} entries, "
-                f"{its.kind} with {len(its)}): what one calls piece 7 is another piece in the other. Train both on the "
+                f"{its.kind} with {len(its)}): token 7 of one is another token in the other. Train both on the "
                 "same data with the same data.* settings. Which pairs are held out is drawn by --seed, so name them to "
                 "train with another: data.validation.source=FILE data.validation.target=FILE"
             )

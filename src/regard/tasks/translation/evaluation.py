@@ -33,7 +33,7 @@ class TranslationEvaluation(Evaluation):
     """What was measured of a translator.
 
     The measures are bleu, chrf, exact, perplexity; entropy where the model attends, in nats; aer where true links are
-    known, whose baselines are looking along the diagonal, and at a random word each; unmoved where sources were
+    known, whose baselines link along the diagonal, and to a random word each; unmoved where sources were
     shuffled.
 
     Attributes:
@@ -58,9 +58,9 @@ def evaluate(
     """Translate the sources and compare with the targets.
 
     Perplexity is that of the given targets, per token, EOS counted. Entropy is the mean over those tokens of the
-    entropy, in nats, of the weights over source tokens with which the model reads them. The alignment error rate is of
-    the same weights, against the pairs' true links: a target word is linked to the source word that it received most
-    from. Words are those that the pair's links count.
+    entropy, in nats, of the weights over source tokens when the model predicts them. The alignment error rate is of
+    the same weights, against the pairs' true links: a target word is linked to the source word of highest
+    weight. Words are those that the pair's links count.
 
     Args:
         translator: a trained one.

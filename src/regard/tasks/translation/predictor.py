@@ -93,7 +93,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
     def translate(
         self, texts: Sequence[str], search: SearchSettings | None = None, batch: int = 64
     ) -> list[Translation]:
-        """One translation a text, in order; see `stream`."""
+        """One translation per text, in order; see `stream`."""
         return list(self.stream(several(texts), search=search, batch=batch))
 
     def stream(
@@ -105,7 +105,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
         chunk: int | None = None,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """One translation a line, in order, while the lines are being read: 16 batches at a time are in memory.
+        """One translation per line, in order, while the lines are being read: 16 batches at a time are in memory.
 
         An empty line has an empty translation. A line above the model's limit is cut, and its translation says so.
 
@@ -168,7 +168,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
         language: str = "en",
         posterior: bool = False,
     ) -> View:
-        """The alignment as a picture: of the translation found, or of a given one as the model reads it.
+        """The alignment as a picture: of the translation found, or of a given one, teacher-forced.
 
         Args:
             text: the source.
@@ -181,7 +181,7 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
 
         Raises:
             DataError: the source is empty.
-            RegardError: the model has no attention, or no posterior that is asked for.
+            RegardError: the model has no attention, or a posterior is asked for and it has none.
         """
         if not self.read(text).ids:
             raise DataError("the text is empty: there is nothing to look at")
@@ -214,11 +214,11 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
 
     def read(self, given: str, line: int = 1) -> Line:
         """A source line in tokens, cut to the limit that training had."""
-        return read_line(self.source, given, line, self.settings.data.max_length, end_mark=True)
+        return read_line(self.source, given, line, self.settings.data.max_length, with_eos=True)
 
     def read_target(self, given: str, line: int = 1) -> Line:
         """A target line in tokens, likewise."""
-        return read_line(self.target, given, line, self.settings.data.max_length, end_mark=True)
+        return read_line(self.target, given, line, self.settings.data.max_length, with_eos=True)
 
     def length(self, item: Line) -> int:
         """How many tokens a line has."""
@@ -262,9 +262,10 @@ class TranslationPredictor(StreamPredictor[TranslationSettings, Tokenizers, Mode
         if posterior:
             if not isinstance(decoder, RecurrentDecoder):
                 raise RegardError(
-                    "a posterior is of one recurrent translator, whose word comes from one look at the source; a "
-                    "Transformer looks with every layer and head, and several runs as one have no look of their own. "
-                    "Leave the posterior out, or give one run of a recurrent translator"
+                    "a posterior is defined for one recurrent translator, which attends to "
+                    "the source once for each word; a Transformer attends with every layer and head, "
+                    "and an ensemble has no attention of its own. Leave the posterior out, or give one run of a "
+                    "recurrent translator"
                 )
             weights: Tensor | None = posterior_of(decoder, memory, inputs, wanted).cpu()
         else:
@@ -307,4 +308,4 @@ def _counted(sentence: Line, counted: WordUnit) -> list[int]:
 
 
 def _never(pair: tuple[Line, Line]) -> Reading:
-    raise AssertionError(f"line {pair[0].line} is never empty: it has its end mark")
+    raise AssertionError(f"line {pair[0].line} is never empty: it has at least EOS")

@@ -26,7 +26,7 @@ class TestedPairs(CorpusSettings):
     )
     shuffled: bool = Field(
         default=False,
-        description="translate the sources a second time with their words in another order, and tell for how many of "
+        description="translate the sources a second time with their words in another order, and report for how many of "
         "those that have one the translation stays the same (`unmoved`)",
     )
 
@@ -50,7 +50,7 @@ class TranslationSettings(RunSettings):
     task: Literal["translation"] = Field("translation", description="What the model is for.")
     data: DataSettings = Field(default=DataSettings.model_validate({}), description="The pairs of sentences.")
     model: TranslatorSettings = Field(default=RecurrentSettings(), description="The translator.")
-    search: SearchSettings = Field(default=SearchSettings(), description="How it looks for a translation.")
+    search: SearchSettings = Field(default=SearchSettings(), description="How a translation is searched for.")
     guided_alignment: float = Field(
         default=0.0,
         ge=0,
@@ -72,13 +72,14 @@ class TranslationSettings(RunSettings):
         if not isinstance(self.model, RecurrentSettings):
             if self.guided_alignment and self.training.recompute:
                 raise ValueError(
-                    "guided_alignment teaches where layers look, which training.recompute does not keep; leave one out"
+                    "guided_alignment trains the attention weights, which "
+                    "training.recompute does not keep; leave one out"
                 )
             most = self.data.max_length
             longest = max(most, *self.search.limits([most]))
             if self.model.position == "learned" and longest > self.model.context:
                 raise ValueError(
-                    f"learned positions end at model.context, {self.model.context}; a line may have {most} pieces "
+                    f"learned positions end at model.context, {self.model.context}; a line may have {most} tokens "
                     f"(data.max_length) and its translation {longest} (search.max_length, or by the source's length): "
                     f"give model.context={longest}, or a smaller data.max_length"
                 )

@@ -39,7 +39,7 @@ def translation_steps(
     if not (isinstance(model, RecurrentTranslator) and isinstance(settings, RecurrentSettings)):
         raise RegardError(
             "the numbers of each step are those of one recurrent translator: a state, scores, weights, a context. Of a "
-            "Transformer, regard show RUN TEXT --heads shows what every layer and head looked at"
+            "Transformer, regard show RUN TEXT --heads shows what every layer and head attended to"
         )
     look = model.decoder.source if decoder.alignment else None
     if not isinstance(look, SourceAttention):
@@ -86,7 +86,7 @@ def translation_steps(
 
 @contextmanager
 def _calls(source: SourceAttention) -> Iterator[list[Any]]:
-    """The arguments of every look at the source, in order: what is fixed, what moves, the queries and the inputs."""
+    """The arguments of each call of the source attention, in order: fixed and moving state, queries and inputs."""
     calls: list[Any] = []
     handle = source.register_forward_pre_hook(lambda module, arguments: calls.append(arguments))
     try:

@@ -1,4 +1,4 @@
-"""The task of translation: pairs of sentences in, a translator out, of some kind, which shows where it looks."""
+"""The task of translation: pairs of sentences in, a translator out, of some kind, which shows what it attends to."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +59,7 @@ def _loss(settings: TranslationSettings) -> Callable[[nn.Module, TextBatch], Obj
 
 
 def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], dict[str, float]]:
-    """Loss a token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
+    """Loss per token (nats) over all held-out pairs, BLEU and exact match of greedy translations of some of them."""
     pairs, batches = corpus.held_out
     plan = batches.plan(0)
     sample = pairs[:: max(1, len(pairs) // _SAMPLE)][:_SAMPLE]
@@ -86,7 +86,7 @@ def _metrics(settings: TranslationSettings, corpus: Corpus) -> Callable[[Any], d
 
 
 def _guidance(model: Guidable, held_out: TextBatches, device: torch.device) -> float:
-    """How far the attention is from the held-out pairs' links, in nats a linked token."""
+    """How far the attention is from the held-out pairs' links, in nats per linked token."""
     nats, linked = 0.0, 0
     for indices in held_out.plan(0):
         total, count = guidance_of(model, held_out.load(indices).to(device))
@@ -142,7 +142,9 @@ def _view(
     if text is None:
         raise ConfigError("say what to translate: regard show RUN TEXT")
     if heads + steps + posterior > 1 or (units == "words" and (heads or steps)):
-        raise ConfigError("--heads and --steps are pictures of their own, of pieces; give one of them by itself")
+        raise ConfigError(
+            "--heads, --steps and --posterior are pictures of their own, by token; give only one, without --units words"
+        )
     if heads or steps:
         made = heads_of_translation if heads else steps_of_translation
         return made(translator, text, target, search, language)

@@ -1,4 +1,4 @@
-"""A translation from within: what every layer and head attended to, and how it was written step by step."""
+"""A translation from within: what every layer and head attended to, and how it was generated, step by step."""
 
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ class Reread(NamedTuple):
     Attributes:
         source: the text.
         ids: its tokens and EOS, one row.
-        written: the tokens that the steps of the decoder wrote, EOS last if it came.
-        step: what the decoder gave, reading the begin mark and then all of them but the last, at once.
+        written: the tokens that the decoder generated, EOS last if it came.
+        step: the decoder's output for BOS and then all of them but the last, in one call.
         notes: what was done to the texts.
     """
 
@@ -47,7 +47,7 @@ def heads_of_translation(
     search: SearchSettings | None = None,
     language: str = "en",
 ) -> View:
-    """All layers and heads: the encoder's, the decoder's, and those of the decoder that look at the source.
+    """All layers and heads: the encoder's, the decoder's own, and its cross-attention to the source.
 
     Args:
         translator: a Transformer.
@@ -63,7 +63,7 @@ def heads_of_translation(
     model = translator.model
     if not isinstance(model, TransformerTranslator):
         raise RegardError(
-            "only one Transformer has layers of heads to show; a recurrent translator looks at the source with one "
+            "only one Transformer has layers of heads to show; a recurrent translator reads the source with one "
             "attention, which regard show RUN TEXT draws without --heads"
         )
     read = _reread(translator, text, target, search)
@@ -85,7 +85,7 @@ def steps_of_translation(
     search: SearchSettings | None = None,
     language: str = "en",
 ) -> View:
-    """Each step of the writing: its attention over the source, and what it found most probable.
+    """Each step of decoding: its attention over the source, and what it found most probable.
 
     Args:
         translator: of any kind, or several as one.
@@ -136,5 +136,5 @@ def _reread(translator: TranslationPredictor, text: str, target: str | None, sea
 
 
 def _in_order(heads: list[Heads]) -> list[Heads]:
-    """The decoder's own first, then those that look at the source."""
+    """The decoder's self-attention first, then its cross-attention."""
     return sorted(heads, key=lambda one: one.part.endswith("cross"))

@@ -1,4 +1,4 @@
-"""A text as it was written, step by step: what each step attended to, and what else it might have written."""
+"""A text as it was generated, step by step: what each step attended to, and its most probable alternatives."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from regard.views.view import Matrix, View
 
 _WORDS: dict[str, dict[str, str]] = {
     "en": {
-        "title": "How it was written, step by step",
-        "looked": "What each step looked at",
+        "title": "How it was generated, step by step",
+        "looked": "What each step attended to",
         "likely": "What each step found most probable",
         "step": "writes",
         "rank": "place",
@@ -35,7 +35,7 @@ class Looks(NamedTuple):
     """What the steps attended to, as one table.
 
     Attributes:
-        weights: a row a step.
+        weights: one row per step.
         columns: what was attended to.
         title: which attention this is; empty where there is one alone.
     """

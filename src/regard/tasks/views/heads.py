@@ -1,8 +1,8 @@
 """Every layer and head of a Transformer at once: a grid of small pictures, and in a terminal what each head is for.
 
-The overview tells heads apart as Clark et al. (2019, "What does BERT look at?", section 3) and Voita et al. (2019,
-"Analyzing multi-head self-attention", section 5) do: how much of their weight they give to the position itself, to its
-neighbours, to the first and the last position, and how much the position has that receives most.
+The overview characterizes heads as Clark et al. (2019, "What does BERT look at?", section 3) and Voita et al. (2019,
+"Analyzing multi-head self-attention", section 5) do: how much of their weight goes to the position itself, to its
+neighbours, to the first and the last position, and to the position of highest weight.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from regard.views.view import Matrix, View
 
 _WORDS: dict[str, dict[str, str]] = {
     "en": {
-        "title": "What every layer and head looked at",
+        "title": "What every layer and head attended to",
         "self": "self",
         "cross": "to source",
         "encoder": "encoder",
@@ -72,7 +72,7 @@ class Heads(NamedTuple):
         part: what attends: "self", "cross", or with the side before it, "encoder self", "decoder self".
         layer: from 0.
         weights: of each head.
-        rows, columns: the tokens that read, and those that are read.
+        rows, columns: the tokens of the queries, and those of the keys.
     """
 
     part: str
@@ -93,8 +93,8 @@ def heads_of(
 
     Args:
         attended: by name, with weights `(batch, heads, queries, keys)`; more queries or keys than labels are padding.
-        rows: the tokens that read.
-        columns: the tokens that are read, by "self" or "cross"; `rows` where they are not given.
+        rows: the tokens of the queries.
+        columns: the tokens of the keys, by "self" or "cross"; `rows` where they are not given.
         side: "encoder" or "decoder", where there are both.
         item: which of the batch.
     """
@@ -108,10 +108,10 @@ def heads_of(
 
 
 def heads_view(heads: Sequence[Heads], notes: Sequence[str] = (), language: str = "en") -> View:
-    """All layers and heads to look at together; those of one part stand together, a layer a row of the grid.
+    """All layers and heads to look at together; those of one part stand together, one row of the grid per layer.
 
     Args:
-        heads: one entry a layer and attention, of one text.
+        heads: one entry per layer and attention, of one text.
         notes: what was done to the text.
         language: of the words around it, en or zh.
 

@@ -1,4 +1,4 @@
-"""What each word of a text attends to, as a picture: a row reads the columns before it."""
+"""What each word of a text attends to, as a picture: a row attends to the columns before it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from regard.errors import DataError, RegardError
 from regard.models.text.reader import Reader
 from regard.views.view import Matrix, View
 
-_TITLE = {"en": "What each word looked back at", "zh": "每个词回看了哪里"}
+_TITLE = {"en": "What each word attended to", "zh": "每个词回看了哪里"}
 _LAYER = {"en": "layer {number}", "zh": "第 {number} 层"}
 _ROW, _COLUMN = {"en": "word", "zh": "词"}, {"en": "its past", "zh": "它的过去"}
 
@@ -21,7 +21,7 @@ _ROW, _COLUMN = {"en": "word", "zh": "词"}, {"en": "its past", "zh": "它的过
 def looks_back(
     reader: Reader, inputs: Float[Tensor, "1 time inputs"], state: Any = None
 ) -> list[Float[Tensor, "time time"]]:
-    """The weights of each position over those before it, one table a layer: 0 from the diagonal on.
+    """The weights of each position over those before it, one table per layer: 0 from the diagonal on.
 
     Args:
         reader: in eval mode.
@@ -71,6 +71,6 @@ def past_view(matrices: Sequence[Matrix], kind: str, notes: Sequence[str] = (), 
     """
     if not matrices:
         raise RegardError(
-            f"this model looks back at nothing: model.kind is {kind}. Train one of model.kind=lstmn or transformer"
+            f"this model has no attention: model.kind is {kind}. Train one of model.kind=lstmn or transformer"
         )
     return View("attention", _TITLE[language], matrices, notes, language)

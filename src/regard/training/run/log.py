@@ -12,7 +12,7 @@ from regard.training.run.run import RunFolder
 
 
 class Log:
-    """Writes one JSON object a line, each at once readable by others.
+    """Writes one JSON object per line; others can read each line at once.
 
     Args:
         run: where to.

@@ -4,7 +4,7 @@
 run/
   config.yaml         the whole configuration
   model.safetensors   the best weights so far
-  metrics.jsonl       one JSON object a line: training every few updates, and each validation
+  metrics.jsonl       one JSON object per line: training every few updates, and each validation
   results.json        what came of it, once the run has ended
   tokenizers/         what turns text into ids and back, if the task has any
   events/             the same numbers for TensorBoard

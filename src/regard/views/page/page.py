@@ -92,7 +92,7 @@ def _hash(text: str) -> str:
 
 
 def _shade_rules() -> str:
-    """One class a shade: cells carry a class each, which is short and needs no inline style."""
+    """One class per shade: each cell carries a class, which is short and needs no inline style."""
 
     def rules(above: Ramp, below: Ramp) -> Iterator[str]:
         for letter, ramp in (("a", above), ("b", below)):

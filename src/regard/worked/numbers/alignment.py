@@ -16,7 +16,7 @@ def _translation(given: dict[str, Any]) -> list[Step]:
     present = len(table[0])
     wrong = []
     if length > present:
-        wrong.append(f"--length is {length}, but --scores has only {present} numbers a row.")
+        wrong.append(f"--length is {length}, but --scores has only {present} numbers per row.")
     if len(source) != length:
         wrong.append(f"--source has {len(source)} words, expected {length}, as --length says.")
     if given["slots"] < present:
@@ -184,7 +184,7 @@ ROWS = (
             rows(
                 "scores",
                 "0.63, -3.2, -2.5, 0.5, 0.5; -1.5, -3.9, 0.57, 0.5, 0.5; -2.8, 0.64, -3.2, 0.5, 0.5",
-                "a target word a row, a source slot a column",
+                "one target word per row, one source slot per column",
                 "每行一个目标词，每列一个源槽位",
                 ("target", "slots"),
             ),

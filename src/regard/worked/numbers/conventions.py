@@ -101,7 +101,7 @@ ROWS = (
             "输出跟着打乱，汇聚后不变；加了位置编码就不是这样，因果掩码下也不是",
         ),
         inputs=(
-            rows("tokens", "1, 0; 0, 1; 1, 1; 2, -1", "a token a row", "每行一个词元", ("tokens", "width")),
+            rows("tokens", "1, 0; 0, 1; 1, 1; 2, -1", "one token per row", "每行一个词元", ("tokens", "width")),
             counts("order", "3, 1, 4, 2", "the new order, from 1", "新次序，从 1 数起", "tokens", least=1),
         ),
         steps=_permuted,
@@ -115,9 +115,9 @@ ROWS = (
             "列约定的 V softmax(KᵀQ/√d) 就是行约定的 softmax(QKᵀ/√d) V 的转置",
         ),
         inputs=(
-            rows("queries", "1, 0, 2; 0, 1, -1", "a query a row", "查询，每行一个", ("queries", "dim")),
-            rows("keys", "1, 1, 0; 0, 2, 1; -1, 0, 1", "a key a row", "键，每行一个", ("keys", "dim")),
-            rows("values", "1, 2; 3, 4; 5, 6", "a value a row", "值，每行一个", ("keys", "value_dim")),
+            rows("queries", "1, 0, 2; 0, 1, -1", "one query per row", "查询，每行一个", ("queries", "dim")),
+            rows("keys", "1, 1, 0; 0, 2, 1; -1, 0, 1", "one key per row", "键，每行一个", ("keys", "dim")),
+            rows("values", "1, 2; 3, 4; 5, 6", "one value per row", "值，每行一个", ("keys", "value_dim")),
         ),
         steps=_columns_and_rows,
     ),

@@ -90,8 +90,8 @@ def _many_queries(given: dict[str, Any]) -> list[Step]:
         weights, joined = pooled.weights[0], pooled.context[0]
     alone = torch.stack([context(one([query]), x, x, score="dot")[0, 0] for query in given["queries"]])
     return [
-        Step(Text("weights, a query a row", "权重，每行一个查询"), "softmax(Q Xᵀ)", weights.tolist()),
-        Step(Text("contexts, a query a row", "上下文，每行一个查询"), "softmax(Q Xᵀ) X", alone.tolist()),
+        Step(Text("weights, one query per row", "权重，每行一个查询"), "softmax(Q Xᵀ)", weights.tolist()),
+        Step(Text("contexts, one query per row", "上下文，每行一个查询"), "softmax(Q Xᵀ) X", alone.tolist()),
         Step(
             Text("concatenated", "拼接"),
             "[c₁; …; c_M]",
@@ -112,7 +112,7 @@ ROWS = (
         answer=Text("equals plain attention over X", "等于在 X 上的普通注意力"),
         inputs=(
             numbers("query", "1, -1", "the query", "查询", "dim"),
-            rows("inputs", "1, 0; 0, 1; 3, 1", "X, an input a row", "X，每行一个输入", ("inputs", "dim")),
+            rows("inputs", "1, 0; 0, 1; 3, 1", "X, one input per row", "X，每行一个输入", ("inputs", "dim")),
         ),
         steps=_own_values,
     ),
@@ -125,8 +125,8 @@ ROWS = (
             "查询等于某个键时，随温度下降，查到的内容趋于精确查找",
         ),
         inputs=(
-            rows("keys", "1, 0; 0, 1; 1, 1", "a key a row", "键，每行一个", ("keys", "dim")),
-            rows("values", "10, 0; 0, 10; 5, 5", "a value a row", "值，每行一个", ("keys", "value_dim")),
+            rows("keys", "1, 0; 0, 1; 1, 1", "one key per row", "键，每行一个", ("keys", "dim")),
+            rows("values", "10, 0; 0, 10; 5, 5", "one value per row", "值，每行一个", ("keys", "value_dim")),
             count("entry", "1", "the key that is asked for, from 1", "要查的键，从 1 数起"),
             numbers("temperatures", "1, 0.1, 0.01", "temperatures T", "温度 T", "temperatures", least=1e-6),
         ),
@@ -138,8 +138,8 @@ ROWS = (
         source=Text("identity; textbook", "恒等式；教科书"),
         answer=Text("two contexts, concatenated: width 2·Dv", "两个上下文向量拼接：宽度 2·Dv"),
         inputs=(
-            rows("queries", "1, 0; 0, 1", "a learned query a row", "可学习查询，每行一个", ("queries", "dim")),
-            rows("inputs", "1, 0; 0, 1; 2, 1", "X, an input a row", "X，每行一个输入", ("inputs", "dim")),
+            rows("queries", "1, 0; 0, 1", "one learned query per row", "可学习查询，每行一个", ("queries", "dim")),
+            rows("inputs", "1, 0; 0, 1; 2, 1", "X, one input per row", "X，每行一个输入", ("inputs", "dim")),
         ),
         steps=_many_queries,
     ),

@@ -94,7 +94,13 @@ ROWS = (
             "读出 [0.3807, 0.7448]；写入后存储器为 [0.7448, 0.2552]、[0, 1.3097]、[0.8745, 1.0627]",
         ),
         inputs=(
-            rows("memory", "1, 0; 0, 1; 1, 1", "memory, a place a row", "存储器，每行一个位置", ("places", "width")),
+            rows(
+                "memory",
+                "1, 0; 0, 1; 1, 1",
+                "memory, one location per row",
+                "存储器，每行一个位置",
+                ("places", "width"),
+            ),
             numbers("key", "1, 0", "the key", "键", "width"),
             number("strength", "2", "key strength β", "键强度 β", least=0),
             number("gate", "0.5", "interpolation gate g", "插值门 g", least=0, most=1),

@@ -190,8 +190,8 @@ ROWS = (
         ),
         inputs=(
             numbers("query", "1", "the query", "查询", "dim"),
-            rows("keys", "0; 0.916; 0.405", "a key a row", "键，每行一个", ("keys", "dim")),
-            rows("values", "2, 1; 0, 1; 1, 0", "a value a row", "值，每行一个", ("keys", "value_dim")),
+            rows("keys", "0; 0.916; 0.405", "one key per row", "键，每行一个", ("keys", "dim")),
+            rows("values", "2, 1; 0, 1; 1, 0", "one value per row", "值，每行一个", ("keys", "value_dim")),
             numbers("second", "-1", "the second head's query", "第二个头的查询", "dim"),
             rows("output", "1, 0; 0, 1; 1, 0; 0, 1", "W_o", "W_o", ("joined", "output_dim")),
         ),

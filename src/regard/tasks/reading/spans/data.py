@@ -38,7 +38,7 @@ class Known:
 
     Attributes:
         features: of words.
-        nothing: whether its training had questions that their texts do not answer; only then may it say so.
+        nothing: whether its training had unanswerable questions; only then may it predict that there is no answer.
     """
 
     features: WordFeatures
@@ -64,7 +64,9 @@ class Known:
         Raises:
             RunError: a file is missing or damaged.
         """
-        nothing = read_json(folder / _FILE, lambda kept: bool(kept["nothing"]), "whether it may say that nothing fits")
+        nothing = read_json(
+            folder / _FILE, lambda kept: bool(kept["nothing"]), "whether it may predict that there is no answer"
+        )
         return Known(WordFeatures.load(folder), nothing)
 
 
@@ -136,7 +138,7 @@ def _usable(
 
 
 def _possible(held: list[EncodedQuestion], say: Callable[[str], None]) -> list[EncodedQuestion]:
-    """Questions without an answer as if the data said nothing of them: a reader that had none cannot say so."""
+    """Unanswerable questions are treated as unlabelled: a reader trained without any cannot predict them."""
     without = sum(NO_ANSWER in one.spans for one in held)
     if without:
         say(

@@ -32,7 +32,7 @@ class Found(NamedTuple):
         span: the answer's characters: the first, and the one after the last; None likewise.
         text: the answer as it stands in the text; "" if it does not answer.
         probability: of that span.
-        nothing: the probability that the text does not answer; None if the model cannot say so.
+        nothing: the probability that the text does not answer; None if the model cannot predict this.
         weights: of the pointer to the answer's first word, one for each word of the text.
         notes: what a reader should know.
     """
@@ -88,7 +88,7 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
 
     @classmethod
     def load_parts(cls, folder: Path) -> Known:
-        """Its words, and whether nothing may be the answer."""
+        """Its words, and whether it may predict that there is no answer."""
         return Known.load(folder)
 
     @classmethod
@@ -98,7 +98,7 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
 
     @property
     def known(self) -> Known:
-        """Its words, and whether nothing may be the answer."""
+        """Its words, and whether it may predict that there is no answer."""
         return self.parts
 
     @cached_property
@@ -113,7 +113,7 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
             DataError: a text is too long to be read.
         """
         found: dict[int, Found] = {}
-        # What is too long fails before anything is computed.
+        # A text that is too long fails before anything is computed.
         for some in batches_in_use([read_length(one) for one in questions]):
             found.update(zip(some, self._together([questions[at] for at in some]), strict=True))
         return [found[at] for at in range(len(questions))]

@@ -21,15 +21,15 @@ _WORDS = {
         "end": "end",
         "back": "back",
         "sentences": "by sentence",
-        "words": "start and end pointer, and where the start looked back, word by word",
-        "asked": "what each word of the text looked at in the question",
+        "words": "start and end pointer, and what the start attended to in the text, word by word",
+        "asked": "what each word of the text attended to in the question",
         "pointer": "pointer",
         "sentence": "sentence",
         "word": "word of the text",
         "question": "word of the question",
         "here": "The answer: {before}[{answer}]{after}",
         "cut": "Words {first} to {last} of {count} are drawn.",
-        "looked": "The start pointer looked most at sentence {place}, {verdict}.",
+        "looked": "The start pointer's weight is highest on sentence {place}, {verdict}.",
         "is": "a fact that the answer needs",
         "not": "not a fact that the answer needs ({facts})",
         "right": "This is right.",
@@ -60,7 +60,7 @@ _WORDS = {
 
 
 def span_view(answerer: "SpansPredictor", question: Question, language: str = "en") -> View:
-    """Sentences and words by pointer, and the text's look at the question.
+    """Sentences and words by pointer, and the text's attention to the question.
 
     Args:
         answerer: a trained reader.

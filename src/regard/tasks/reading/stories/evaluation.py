@@ -31,7 +31,10 @@ def evaluate_run(answerer: StoriesPredictor, run: Path, test: dict[str, Any]) ->
     """
     given, settings = check(TestedStories, test), answerer.settings
     if given.squad is not None:
-        raise ConfigError("squad: its answers stand in its texts, and this reader tells a word; test one that points")
+        raise ConfigError(
+            "squad: its answers stand in its texts, and this reader answers with a word "
+            "of its vocabulary; test one that points"
+        )
     return evaluate(answerer, tested(given, settings.seed) if given.given else held_out(settings))
 
 

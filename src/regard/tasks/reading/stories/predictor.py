@@ -22,7 +22,7 @@ _NUMBERED = re.compile(r"^\s*\d+\s+")
 
 
 class Look(NamedTuple):
-    """How much of each sentence one head had before it at one step.
+    """How much of each sentence one head read at one step.
 
     Attributes:
         head: its name.
@@ -119,7 +119,7 @@ class StoriesPredictor(Predictor[ReadingSettings, StoryVocabulary, StoryReader])
     @inference
     def _together(self, stories: list[Story]) -> list[list[Answered]]:
         reading = self.vocabulary, self.settings.sentences.thinking, self.settings.data.max_words
-        # What a story's own answers are is no matter here, and they may be none of the model's.
+        # The story's own answers are not used here, and may not be among the model's.
         steps = [encode_story(_unanswered(story), *reading) for story in stories]
         batch = StoryBatch.of(steps).to(self.device)
         with record(self.model.machine, lambda name, module: name.startswith("heads.")) as seen:
@@ -171,7 +171,7 @@ class StoriesPredictor(Predictor[ReadingSettings, StoryVocabulary, StoryReader])
 
 
 def story_of(text: str, question: str | None = None, place: str = "the text") -> Story:
-    """A story as a person writes it: sentences with their marks, or one a line; those that end in ? are questions.
+    """A story as a person writes it: sentences with their marks, or one per line; those that end in ? are questions.
 
     Args:
         text: the story; lines may begin with their numbers, as in bAbI, and may have answers, which are not read.

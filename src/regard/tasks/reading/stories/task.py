@@ -31,7 +31,7 @@ def _loss(settings: ReadingSettings) -> Callable[[nn.Module, StoryBatch], Object
 
 
 def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[str, float]]:
-    """Right answers and loss an answer (nats) over the stories that are held out."""
+    """Right answers and loss per answer (nats) over the stories that are held out."""
     loss = _loss(settings.model_copy(update={"training": settings.training.model_copy(update={"smoothing": 0.0})}))
 
     def metrics(model: nn.Module) -> dict[str, float]:
@@ -45,7 +45,10 @@ def _metrics(settings: ReadingSettings, data: Stories) -> Callable[[Any], dict[s
 def _problems(tree: dict[str, Any]) -> list[str]:
     wrong = problems_of(tree, "sentences", ["accuracy", "loss"])
     if branch(tree, "data").get("squad") is not None:
-        wrong.append("data.squad: its answers stand in its texts, and this reader tells a word; set model.kind=span")
+        wrong.append(
+            "data.squad: its answers stand in its texts, and this reader answers with a "
+            "word of its vocabulary; set model.kind=span"
+        )
     if branch(branch(tree, "model"), "machine").get("kind") == "fixed":
         wrong.append(
             "model.machine.kind: fixed waits for an input that marks the question, and a sentence's vector has none; "

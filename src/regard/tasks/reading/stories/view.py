@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _WORDS = {
     "en": {
         "title": "A story read: {right} of {count} answers right",
-        "untold": "A story read",
+        "unscored": "A story read",
         "asked": "{question} → {answer} ({probability:.0%})",
-        "wrong": ", told: {expected}",
+        "wrong": ", expected: {expected}",
         "head": "{head}, question",
         "thinking": "{head}, thinking {step}",
         "usage": "usage: how much of each slot is in use after each step",
@@ -35,7 +35,7 @@ _WORDS = {
     },
     "zh": {
         "title": "读一个故事：{count} 个回答中 {right} 个正确",
-        "untold": "读一个故事",
+        "unscored": "读一个故事",
         "asked": "{question} → {answer}（{probability:.0%}）",
         "wrong": "，标准答案：{expected}",
         "head": "{head}，读问题时",
@@ -72,7 +72,7 @@ def reading_view(answerer: "StoriesPredictor", story: Story, language: str = "en
     usage = _usage(answerer, story, words)
     with_answers = [one for one in answered if one.question.answer is not None]
     right = sum(one.answer == one.question.answer for one in with_answers)
-    title = words["title"].format(right=right, count=len(with_answers)) if with_answers else words["untold"]
+    title = words["title"].format(right=right, count=len(with_answers)) if with_answers else words["unscored"]
     notes += answerer.notes(story.lines)
     if not matrices:
         answers = list(answered[0].probabilities)
