@@ -80,11 +80,11 @@ def test_pairs_that_cannot_be_read_are_told(regard, run, texts, tmp_path, verb):
     shorter = tmp_path / "shorter.fr"
     shorter.write_text("un\n" * 7)
     stderr = regard(verb, run, texts[0], shorter, "--out", tmp_path / "out", code=1).stderr
-    assert "shorter.fr ends after 7 lines and" in stderr and "test.en goes on" in stderr
+    assert "shorter.fr ends after 7 lines and" in stderr and "test.en continues" in stderr
     assert not (tmp_path / "out").exists()
     stderr = regard(verb, run, "-", texts[1], stdin="a\n", code=1).stderr
     assert "standard input ends after 1 lines and" in stderr and "no file" not in stderr
-    assert "test.fr goes on" in regard(verb, run, shorter, texts[1], code=1).stderr
+    assert "test.fr continues" in regard(verb, run, shorter, texts[1], code=1).stderr
     assert "name the pairs" in regard(verb, run, texts[0], code=2).stderr
     assert "name the pairs" in regard(verb, run, *texts, "--tsv", shorter, code=2).stderr
     assert "one stream" in regard(verb, run, "-", "-", code=2).stderr

@@ -19,7 +19,7 @@ def chinese(name: str) -> str:
 
 def test_w2_in_english():
     text = run("W2")
-    assert text.startswith("W2  where")
+    assert text.startswith("W2  what")
     assert '--scores "0.3, 2.8, 0.2, 0.1, 0.1, 0.0, 0.6"' in text
     assert "0.0561  0.6838  0.0508  0.0460  0.0460  0.0416  0.0758" in text
     assert "literature: 0.0561, 0.6838, 0.0508, 0.0460, 0.0460, 0.0416, 0.0758 — agrees" in text

@@ -113,7 +113,7 @@ def test_w4_padding_gets_exactly_0():
     exact(weights, [softmax(row[:3]) + [0.0, 0.0] for row in TRANSLATION])
     assert [row[3:] for row in weights] == [[0.0, 0.0]] * 3
     assert result.value("weight of all the padding") == 0
-    assert result.value("where each target word looks most") == [1, 3, 2]
+    assert result.value("where each target word attends most") == [1, 3, 2]
 
 
 def test_w4_forgetting_the_mask():
@@ -252,7 +252,7 @@ def test_w17_the_centre_learns_through_the_gaussian_alone():
     assert result.value("whether the hard edge has a gradient") is False
     # d/dp Σ s·w = Σ s · w(s) · (s − p)/σ², with σ = 1
     slope = math.fsum(place * 0.25 * math.exp(-((place - 4.3) ** 2) / 2) * (place - 4.3) for place in (3, 4, 5, 6))
-    exact(result.value("gradient of the place looked at, through the Gaussian"), slope)
+    exact(result.value("gradient of the expected position, through the Gaussian"), slope)
     assert slope > 0.5
 
 

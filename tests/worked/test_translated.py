@@ -35,7 +35,7 @@ def test_w4_the_articles_numbers_stand_under_the_runs():
     assert ["weights", "0.7000", "0.1000", "0.1000", "0.1000"] in lines
     assert ["state", "h3", "=", "1", "2", "2", "0", "…", "|h3|", "=", "3"] in lines  # the first four and the length
     assert ["state", "s1", "=", "3", "4", "|s1|", "=", "5"] in lines
-    assert "3 of 4 steps that write what the article writes look most where the article's do." in text
+    assert "3 of 4 steps that write what the article writes attend most to the article's source word." in text
 
 
 def test_w4_columns_stand_under_the_source_pieces():

@@ -23,7 +23,7 @@ Reverse = Annotated[
 ]
 Symmetrize = Annotated[
     Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"] | None,
-    typer.Option("--symmetrize", help="How both are joined. [default: grow-diag-final]", show_default=False),
+    typer.Option("--symmetrize", help="How both directions are joined. [default: grow-diag-final]", show_default=False),
 ]
 Words = Annotated[
     Literal["whitespace", "tokenizer"],
@@ -38,7 +38,7 @@ Threshold = Annotated[
 Posterior = Annotated[
     bool,
     typer.Option(
-        "--posterior", help="Where each word came from, judged when it is known, not where was looked before."
+        "--posterior", help="Link by the posterior, once the word is known, instead of the weights that predict it."
     ),
 ]
 Gold = Annotated[
@@ -86,11 +86,10 @@ def align(
 ) -> None:
     """Align the words of given translations.
 
-    The run reads each translation word by word; a target word is linked to the source word that it received most from.
+    The run reads each translation word by word; a target word is linked to the source word of highest weight.
     A line in is a line out, in order and in constant memory. With --gold a table of error rates is printed in place of
-    the links (--out writes them as well): each direction, each way to join both, and two baselines that know nothing.
-    --posterior asks what the model really used: the weights before a word is known, times how well each source position
-    alone explains the word.
+    the links (--out writes them as well): each direction, each way to join both, and two untrained baselines.
+    --posterior multiplies the weights that predict a word by how well each source position alone explains it.
     """
     from regard.tasks.core.runs import config_of
 
@@ -151,7 +150,7 @@ def align(
 
 
 def _of_one_direction(one: "TranslationPredictor", other: "TranslationPredictor") -> bool:
-    """Whether both surely read the same language; a vocabulary that both sides share does not tell."""
+    """Whether both surely read the same language; a vocabulary that both sides share does not show it."""
     mine, its = ((each.source.fingerprint(), each.target.fingerprint()) for each in (one, other))
     return mine == its and len(set(mine)) == 2
 

@@ -70,13 +70,15 @@ def answer(
 
     named = _named(stories, story, question)
     points = config_of(run, "answer").get("model", {}).get("kind") == "span"
-    readers: tuple[Any, Any, Any] = (_questions, _question, _point) if points else (_stories, _story, _tell)
-    many, single, tell = readers
-    tell(run, many(typed(str(stories))) if named else [single(str(story), question)], format, threads)
+    readers: tuple[Any, Any, Any] = (
+        (_questions, _question, _point) if points else (_stories, _story, _answer_from_vocabulary)
+    )
+    many, single, answer_all = readers
+    answer_all(run, many(typed(str(stories))) if named else [single(str(story), question)], format, threads)
 
 
-def _tell(run: Path, stories: "list[Story]", format: str, threads: int | None) -> None:
-    """Answers of a reader that tells a word."""
+def _answer_from_vocabulary(run: Path, stories: "list[Story]", format: str, threads: int | None) -> None:
+    """Answers of a reader that answers with a word of its vocabulary."""
     from regard.tasks.core.load import load
 
     shortened = False

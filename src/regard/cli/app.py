@@ -9,7 +9,8 @@ from regard.cli.console import Voice, open_streams
 
 app = typer.Typer(
     name="regard",
-    help="Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks.",
+    help="Attention, the whole family: score, normalize, refocus, read; with a "
+    "translator that shows what it attends to.",
     epilog="Exit codes: 0 done, 1 failed or a band missed, 2 called wrongly, 130 or 143 stopped by a signal.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: rich's takes 0.4 s to load
@@ -35,7 +36,7 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only results, warnings and errors.")] = False,
 ) -> None:
-    """Attention, the whole family: score, normalize, refocus, read; with a translator that shows where it looks."""
+    """Attention, the whole family: score, normalize, refocus, read; with a translator that shows what it attends to."""
     Voice.debug, Voice.quiet = debug, quiet  # the command's own options, if given, join these
 
 

@@ -21,14 +21,16 @@ Images = Annotated[
     list[Path],
     typer.Argument(
         metavar="IMAGE…|-",
-        help="Pictures, or folders of them, taken in the order of names; - reads such paths from standard input, one a "
+        help="Images, or folders of them, taken in the order of names; - reads such paths from standard input, one a "
         "line.",
         show_default=False,
     ),
 ]
 Draw = Annotated[
     list[Path] | None,
-    typer.Option("--draw", help="Where it looked before each word, as .html, .png, .svg, .json or .csv; repeatable."),
+    typer.Option(
+        "--draw", help="The attention over the image at each word, as .html, .png, .svg, .json or .csv; repeatable."
+    ),
 ]
 Beam = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept at each step; 1 is greedy.")]
 Format = Annotated[
@@ -62,7 +64,7 @@ def caption(
     out_: Out = None,
     threads: Threads = None,
 ) -> None:
-    """Say what is in images.
+    """Describe images.
 
     Images are PNG, JPEG, WebP, GIF (its first frame), BMP, TIFF or PPM, of any size; a run made for features reads
     .npy and .safetensors. One image in is one line out, in order. Of a file that is none the line is empty (in

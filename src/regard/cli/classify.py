@@ -32,7 +32,7 @@ Batch = Annotated[int, typer.Option("--batch", min=1, help="Sentences computed t
 def classify(
     run: RunFolder, text: Input = "-", format: Format = "tsv", batch: Batch = 64, threads: Threads = None
 ) -> None:
-    """Tell the label of each line of a text, a file or standard input.
+    """Predict the label of each line of a text, a file or standard input.
 
     Line by line and in order, in constant memory: one line in is one line out, whatever the line. A line without words
     has no label, and its line out is empty. A line longer than the model's limit is cut with a warning that names it,

@@ -16,7 +16,7 @@ _STEERING = {
 }
 """What a terminal obeys, all but line breaks and tabs: names and texts of files stand in messages, and may hold any."""
 
-_BETWEEN = 10.0  # seconds between two tellings of the pace
+_BETWEEN = 10.0  # seconds between two progress messages
 
 
 class Voice:
@@ -102,18 +102,18 @@ def _standard_output_named() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """News about the work, on standard error; silent under --quiet."""
+    """A message about the work, on standard error; silent under --quiet."""
     if not Voice.quiet:
-        _tell(text)
+        _write(text)
 
 
 def warn(text: str) -> None:
     """A warning, on standard error; shown under --quiet too."""
-    _tell(f"warning: {text}")
+    _write(f"warning: {text}")
 
 
 def notice(text: str) -> None:
-    """What reading data tells: a warning, unless it is only news."""
+    """A message from reading data: a warning, unless it is `Information`."""
     if isinstance(text, Information):
         say(text)
     else:
@@ -122,10 +122,10 @@ def notice(text: str) -> None:
 
 def complain(text: str) -> None:
     """An error, on standard error."""
-    _tell(f"error: {text}")
+    _write(f"error: {text}")
 
 
-def _tell(text: str) -> None:
+def _write(text: str) -> None:
     sys.stderr.write(text.translate(_STEERING) + "\n")
 
 
@@ -135,7 +135,7 @@ def progress() -> str:
 
 
 class Pace:
-    """Says on standard error how far a long work is, every ten seconds at most; silent under --quiet.
+    """Reports on standard error how far a long job is, every ten seconds at most; silent under --quiet.
 
     Args:
         total: items in all.

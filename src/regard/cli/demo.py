@@ -1,4 +1,4 @@
-"""`regard demo`: a translator that learns while you watch, and then shows where it looks."""
+"""`regard demo`: a translator that learns while you watch, and then shows what it attends to."""
 
 import shlex
 import shutil
@@ -29,10 +29,10 @@ _SHOWN = 3
 def demo(
     to: To = "fr", seed: SeedOption = 0, out_: OutFolder = None, epochs: Epochs = None, threads: Threads = None
 ) -> None:
-    """Train a small translator, and see where it looks.
+    """Train a small translator, and see what it attends to.
 
     It takes two to three minutes. The phrases are dates, times, durations, prices and numbers. The alignment is
-    learned: nobody tells the model which word belongs to which.
+    learned: training data have no alignments.
     """
     from regard.tasks.core.runs import refuse_taken
 
@@ -46,8 +46,8 @@ def demo(
     measures, baselines = done.evaluation.measures, done.evaluation.baselines
     out(f"exact match on {done.evaluation.items} phrases never seen: {measures['exact']:.3f}")
     out(
-        f"alignment error rate (learned, never taught): {measures['aer']:.3f}; "
-        f"looking along the diagonal {baselines['diagonal']:.3f}, a random word each {baselines['uniform']:.3f}"
+        f"alignment error rate (learned without alignments): {measures['aer']:.3f}; "
+        f"along the diagonal {baselines['diagonal']:.3f}, a random word each {baselines['uniform']:.3f}"
     )
     out()
     from regard.views.terminal.terminal import terminal

@@ -169,13 +169,15 @@ def _print(result: "Evaluation", entry: dict[str, Any], format: str) -> None:
 
 def print_evaluation(result: "Evaluation") -> None:
     """The measures, their signatures and baselines, and the table by length."""
-    rows = []
+    from regard.tasks.core.evaluation import shown_unit
+
+    rows, unit = [], shown_unit(result.unit)
     for name, value in result.measures.items():
         remark = result.signatures.get(name, "")
         if name == result.baselined:
             remark = ", ".join(f"{kind} {reached:.3f}" for kind, reached in result.baselines.items())
         rows.append([name, _shown(name, value), remark])
-    out(table(["measure", f"{result.items} {result.unit}", ""], rows))
+    out(table(["measure", f"{result.items} {unit}", ""], rows))
     if not result.lengths:
         return
     out()
@@ -183,7 +185,7 @@ def print_evaluation(result: "Evaluation") -> None:
     cells = [
         [str(one[first]), str(one[result.unit]), *(_shown(name, one[name]) for name in names)] for one in result.lengths
     ]
-    out(table([result.by, result.unit, *names], cells))
+    out(table([result.by, unit, *names], cells))
 
 
 def _shown(name: str, value: float | None) -> str:

@@ -120,7 +120,7 @@ def _called(text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 
 def _score(text: str, query_dim: int, key_dim: int, keys: int) -> Any:
-    """The score with the sizes that the shapes tell."""
+    """The score, with its sizes from the shapes."""
     import inspect
 
     from regard.attention.parts.score_base import scores

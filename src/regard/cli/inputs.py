@@ -25,7 +25,7 @@ _ENDINGS = (".txt", ".gz", ".en", ".de", ".fr", ".es", ".zh", ".src", ".tgt", ".
 def lines_of(given: str) -> Iterator[str]:
     """The lines of standard input for `-`, of a file if there is one of that name, else the text itself as one line.
 
-    A name may go on inside a zip archive: `a.zip/b.txt`.
+    A name may lead into a zip archive: `a.zip/b.txt`.
 
     Raises:
         DataError: what looks like a file's name is none, or it names a folder; to translate a name, it can be piped.

@@ -39,7 +39,7 @@ def one_a_line(answers: Iterable[Answer], written: Callable[[Answer], str]) -> N
     """One line out for each answer as it comes, and a warning for each note.
 
     Raises:
-        typer.Exit: at the end, where there was a note; the exit code tells it too.
+        typer.Exit: at the end, where there was a note: exit code 1.
     """
     noted = False
     for answer in answers:

@@ -83,7 +83,7 @@ def _together(sources: Iterable[str], targets: Iterable[str], names: tuple[str, 
             shown = [STANDARD_INPUT if name == "-" else name for name in names]
             shorter, longer = shown if source is None else reversed(shown)
             raise DataError(
-                f"{shorter} ends after {number} lines and {longer} goes on; line i of one must translate line i of "
+                f"{shorter} ends after {number} lines and {longer} continues; line i of one must translate line i of "
                 f"the other, so both need the same number{_texts(names)}"
             )
         yield source, target

@@ -24,7 +24,8 @@ LengthPenalty = Annotated[
 ]
 MinLength = Annotated[int | None, typer.Option("--min-length", help="Tokens that come before a translation may end.")]
 CoveragePenalty = Annotated[
-    float | None, typer.Option("--coverage-penalty", help="Weight of the term that asks every source token to be read.")
+    float | None,
+    typer.Option("--coverage-penalty", help="Weight of the term that rewards attention to every source token."),
 ]
 Sample = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw the translation.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw.")]

@@ -1,4 +1,4 @@
-"""`regard show`: where a model looks, step by step, as a picture."""
+"""`regard show`: what a model attends to, step by step, as a picture."""
 
 import inspect
 import shutil
@@ -26,13 +26,17 @@ Target = Annotated[
 ]
 Posterior = Annotated[
     bool,
-    typer.Option("--posterior", help="Beside where was looked, where each word came from, judged when it is known."),
+    typer.Option(
+        "--posterior",
+        help="Beside the weights, the posterior of the links: where each word came from, once it is known.",
+    ),
 ]
 Heads = Annotated[
     bool, typer.Option("--heads", help="Every layer and head of a Transformer; a file shows them all, in a grid.")
 ]
 Steps = Annotated[
-    bool, typer.Option("--steps", help="How the text was written: each step's look, and what it found most probable.")
+    bool,
+    typer.Option("--steps", help="How the text was generated: each step's attention, and its most probable tokens."),
 ]
 Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the example that is made.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the example that is made.")]
@@ -74,9 +78,9 @@ def show(
     lang: Language = "en",
     threads: Threads = None,
 ) -> None:
-    """Show where a model looked.
+    """Show what a model attended to.
 
-    Of a translation a row is a token of it, a column a token of the source, and each number how much of it was read.
+    Of a translation a row is a token of it, a column a token of the source, and each number its weight.
     """
     from regard.cli.inputs import one_line, warn_of_a_file
     from regard.tasks.core.runs import config_of

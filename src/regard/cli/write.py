@@ -16,12 +16,14 @@ Prompt = Annotated[
 Length = Annotated[int, typer.Option("--length", min=0, help="Tokens to write (words and marks; line ends count).")]
 Count = Annotated[int, typer.Option("--count", min=1, help="Texts to write, a blank line between two.")]
 Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest token each time; draw nothing.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", help="Of the draw; below 1 it is bolder.")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", help="Of the draw; below 1 the likely tokens are drawn more often.")
+]
 TopK = Annotated[int | None, typer.Option("--top-k", help="Draw among the k likeliest.")]
 TopP = Annotated[float | None, typer.Option("--top-p", help="Draw among the likeliest that sum to p.")]
 Reach = Annotated[
     int | None,
-    typer.Option("--reach", min=1, help="Tokens that a Transformer sees at most (default: as its training did)."),
+    typer.Option("--reach", min=1, help="Context length of a Transformer, in tokens (default: that of its training)."),
 ]
 Ahead = Annotated[
     int,
@@ -55,7 +57,7 @@ def write(
     seed: Seed = None,
     threads: Threads = None,
 ) -> None:
-    """Continue a text, drawing each next word as the model thinks it probable.
+    """Continue a text, sampling each next token from the model's distribution.
 
     The same seed draws the same text, on any machine that computes the same numbers.
     """

@@ -1,10 +1,10 @@
-"""What reading data reports: most of it should be looked at, such as sentences that are cut; some only informs."""
+"""What reading data reports: most messages are warnings, such as of sentences that are cut; some only inform."""
 
 
 class Information(str):
-    """A line that asks nothing of anybody: how much there is, or how far a long work has come.
+    """A message that needs no attention: how much data there is, or how far a long job has come.
 
-    Whoever is called with such lines can tell them from warnings, as the command line does.
+    A callback can distinguish such messages from warnings, as the command line does.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""How a step chooses its tokens: the best of the beam, or one draw each."""
+"""How a step chooses its tokens: the best of the beam, or one draw per hypothesis."""
 
 import functools
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from regard.kernels.transformer import argmax
 
 
 class Forbidden:
-    """The ids that may not be chosen: one mask for all steps of a search, and one for those in which nothing may end.
+    """The ids that may not be chosen: one mask for all steps of a search, and one for those in which EOS may not come.
 
     Args:
         ids: never chosen.
         end: the id that ends an output, if one does.
-        min_length: in how many steps it may not be chosen.
+        min_length: in how many first steps it may not be chosen.
     """
 
     def __init__(self, ids: Sequence[int], end: int | None, min_length: int) -> None:
@@ -51,7 +51,7 @@ class Forbidden:
 
 
 class Continuations(NamedTuple):
-    """How each item's beam is continued: `(items, places)` arrays; a place without hypothesis has total −inf.
+    """How each item's beam is continued: `(items, places)` arrays; a place without a hypothesis has total −inf.
 
     Attributes:
         parents: the place in the old beam that is continued.

@@ -21,8 +21,8 @@ class Hypothesis(NamedTuple):
         score: what hypotheses are ranked by (see `scoring`).
         log_probability: the sum over its tokens and EOS, in nats, as the model gives it (before temperature).
         finished: whether it ended by itself; if not, it was cut off at its limit.
-        alignment: `(tokens, source)` weights on the CPU, one row for each id and, if finished, a last one for the end
-            mark; heads are averaged, padding is left out. None where the decoder attends to no source.
+        alignment: `(tokens, source)` weights on the CPU, one row for each id and, if finished, a last one for
+            EOS; heads are averaged, padding is left out. None where the decoder attends to no source.
     """
 
     ids: list[int]

@@ -46,7 +46,7 @@ def search(
 
     Args:
         decoder: anything with `start`, `step` and `alignment` (see `layers.decoder`), in eval mode.
-        memory: what the encoder gave, handed to `decoder.start`; its rows are the batch's items.
+        memory: the encoder's output, handed to `decoder.start`; its rows are the batch's items.
         batch: how many items.
         begin: the id that every output starts from, or a prompt for each item. It counts nowhere.
         end: the id that ends an output; None: nothing does, and each continues to its limit.
@@ -106,14 +106,14 @@ def search(
             steps += 1
 
             before, totals = totals, chosen.totals
-            if steps < soonest and not finished and _goes_on(chosen, end):
+            if steps < soonest and not finished and _all_continue(chosen, end):
                 # As after most steps: no item is done, and no hypothesis has ended that others could be beaten by.
                 state = follow(step.state, everyone, chosen.parents, len(live), before.shape[1])
                 inputs = torch.from_numpy(chosen.ids.reshape(-1, 1)).to(device)
                 continue
             ended = (chosen.ids == (-1 if end is None else end)) & (totals > -np.inf)
             if ended.any():
-                # Coverage only takes away, so what falls behind without it need not be scored.
+                # The coverage term only lowers a score, so a hypothesis that loses without it need not be scored.
                 worthy = ended & (totals / length_norm(steps, settings) >= cuts[:, None])
                 for slot, place in np.argwhere(worthy).tolist():
                     live[slot].keep(history, steps, place, float(totals[slot, place]), finished=True)
@@ -147,8 +147,8 @@ def search(
     return results
 
 
-def _goes_on(chosen: Continuations, end: int | None) -> bool:
-    """Whether every place has a hypothesis, and none has ended. In Python's numbers: there are few."""
+def _all_continue(chosen: Continuations, end: int | None) -> bool:
+    """Whether every place has a hypothesis, and none has ended. In Python's numbers, as there are few."""
     return end not in chosen.ids.ravel().tolist() and -np.inf not in chosen.totals.ravel().tolist()
 
 

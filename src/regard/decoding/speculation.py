@@ -57,7 +57,7 @@ def speculate(
 
     Args:
         decoder: in eval mode.
-        memory: what the encoder gave, or None.
+        memory: the encoder's output, or None.
         begin: the ids that the output starts from.
         end: the id that ends it; None: only the length does.
         length: the most ids of it, EOS counted.

@@ -1,4 +1,4 @@
-"""A measure for short, middling and long items apart: a mean over all hides what long ones lose."""
+"""A measure for short, middling and long items apart: a mean over all hides how much worse long ones are."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence

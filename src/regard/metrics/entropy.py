@@ -6,10 +6,10 @@ from torch import Tensor
 
 
 def row_entropy(weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "*lead queries"]:
-    """`H = −Σ_j p_j log p_j` of each query's weights, in nats; NaN for a query that saw nothing.
+    """`H = −Σ_j p_j log p_j` of each query's weights, in nats; NaN for a fully masked query.
 
-    0 is one key alone, log(keys) all alike. A row that doesn't sum to 1, as under a Gaussian window, is divided by its
-    sum first.
+    0 means that one key has all the weight, log(keys) that all have the same. A row that doesn't sum to 1, as under a
+    Gaussian window, is divided by its sum first.
 
     Args:
         weights: from 0 up; padding has 0 and changes nothing.
@@ -20,7 +20,7 @@ def row_entropy(weights: Float[Tensor, "*lead queries keys"]) -> Float[Tensor, "
 
 
 def mean_row_entropy(tables: list[Float[Tensor, "_ _"]]) -> float:
-    """The mean over all rows of all tables, in nats; a row that saw nothing doesn't count. NaN if there is none.
+    """The mean over all rows of all tables, in nats; a fully masked row doesn't count. NaN if there is none.
 
     Args:
         tables: weights of each sentence, `(target tokens, source tokens)`.

@@ -1,4 +1,4 @@
-"""From soft weights to links: subwords merged to words, words linked, and what links would be without any weights.
+"""From soft weights to links: subwords merged to words, words linked, and baselines that use no weights.
 
 Weights have a row per target word (or token) and a column per source word (or token).
 """
@@ -68,14 +68,14 @@ def links(weights: Float[Tensor, "target source"], threshold: float | None = Non
 
 
 def diagonal(source_count: int, target_count: int) -> frozenset[Link]:
-    """The baseline that knows only lengths: each target word's middle, carried over to the source by proportion."""
+    """The baseline that uses only the lengths: each target word's middle, carried over to the source by proportion."""
     if not source_count:
         return frozenset()
     return frozenset(((2 * target + 1) * source_count // (2 * target_count), target) for target in range(target_count))
 
 
 def uniform(source_count: int, target_count: int, seed: int | Sequence[int] = 0) -> frozenset[Link]:
-    """The baseline that knows nothing at all: each target word is linked to a source word drawn with equal chances.
+    """The random baseline: each target word is linked to a source word drawn with equal chances.
 
     Args:
         source_count: words of the source.

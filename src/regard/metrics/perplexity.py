@@ -1,4 +1,4 @@
-"""How surprised a model is by the next token."""
+"""Perplexity: how uncertain a model is of the next token."""
 
 import math
 

@@ -17,7 +17,7 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 def counted(text: str) -> list[str]:
-    """The words of an answer that count."""
+    """The words of an answer that are compared."""
     bare = _ARTICLES.sub(" ", text.lower().translate(_MARKS))
     return _WIDE.sub(r" \g<0> ", "".join(one for one in bare if not _wide_mark(one))).split()
 

@@ -1,6 +1,6 @@
-"""Two directions of alignment made one (Och & Ney 2003, § 4.1; Koehn, Och & Marcu 2003).
+"""Alignments of two directions joined into one (Och & Ney 2003, § 4.1; Koehn, Och & Marcu 2003).
 
-A forward link is what a target word chose, a backward link what a source word chose; both are given as (source,
+A forward link was chosen for a target word, a backward link for a source word; both are given as (source,
 target).
 """
 

@@ -29,12 +29,12 @@ class _Triples:
 
 
 class Trigrams:
-    """A trigram model of a text, smoothed by Witten and Bell (1991, method C), that fills gaps with both sides known.
+    """A trigram model of a text, smoothed by Witten and Bell (1991, method C), that fills gaps from both sides.
 
-    The probability of `w` in the gap of `a b _ c d` is proportional to `p(w | a b) · p(c | b w) · p(d | w c)`, all that
-    a trigram model says of the five. Each `p(z | x y) = (n(x y z) + t(x y) · p(z | y)) / (n(x y) + t(x y))`, where n
-    counts how often the words are followed by any, and t by how many different ones; likewise down to `p(z | y)`,
-    `p(z)` and one in all words.
+    The probability of `w` in the gap of `a b _ c d` is proportional to `p(w | a b) · p(c | b w) · p(d | w c)`, all
+    factors of a trigram model that involve it. Each `p(z | x y) = (n(x y z) + t(x y) · p(z | y)) / (n(x y) + t(x y))`,
+    where n counts how often the words are followed by any, and t by how many different ones; likewise down to
+    `p(z | y)`, `p(z)` and one in all words.
 
     Args:
         stream: the ids of the text that is counted, three or more.
@@ -123,7 +123,7 @@ def _spread(ids: Ids, counts: Ids | Numbers, size: int) -> Numbers:
 
 
 def _mixed(counts: Numbers, total: npt.ArrayLike, kinds: npt.ArrayLike, lower: npt.ArrayLike) -> Numbers:
-    """Witten and Bell's mixture with what a shorter history says; that alone where nothing was counted."""
+    """Witten and Bell's mixture with the estimate of a shorter history; that alone where nothing was counted."""
     weight = np.add(total, kinds)
     mixed: Numbers = (counts + np.multiply(kinds, lower)) / np.maximum(weight, 1) + np.multiply(weight == 0, lower)
     return mixed

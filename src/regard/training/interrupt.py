@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill: the update in progress is finished and saved, then training stops."""
+"""Ctrl-C and SIGTERM: the update in progress is finished and saved, then training stops."""
 
 import signal
 import threading

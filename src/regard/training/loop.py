@@ -65,7 +65,7 @@ def train(
             the bounds, patience, keep, save_every and log_every, whose changes are reported.
 
     Returns:
-        What came of it, as in the run's `results.json`.
+        The results, as in the run's `results.json`.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM came; the state is saved.
@@ -174,7 +174,7 @@ class Bounds:
         self.steps = steps
 
     def done(self, run_state: TrainingState) -> float:
-        """The part of the run that lies behind, 0 to 1: by the bound that is nearest."""
+        """The part of the run that is done, 0 to 1: by the bound that is nearest."""
         settings = self.settings
         parts = [
             run_state.step / settings.steps if settings.steps else 0.0,
@@ -222,7 +222,7 @@ def _monitored(metrics: dict[str, float], name: str) -> float:
 
 
 def clocks() -> tuple[float, float]:
-    """The time on the wall and the processor time of this process, in seconds."""
+    """Wall-clock time and the processor time of this process, in seconds."""
     return time.monotonic(), time.process_time()
 
 

@@ -1,4 +1,4 @@
-"""What makes a step of a gradient: AdamW with decay for matrices alone, or RMSprop with momentum."""
+"""The optimizers: AdamW with decay for matrices alone, or RMSprop with momentum."""
 
 import torch
 from torch import nn

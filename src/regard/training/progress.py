@@ -30,7 +30,7 @@ class Reporter(Protocol):
 
         Args:
             step: updates made.
-            done: the part of the run that lies behind, 0 to 1.
+            done: the part of the run that is done, 0 to 1.
             left: seconds to the end at the pace so far; None before there is one.
             numbers: loss, tokens_per_second and the like.
             line: whether `numbers` is also a new line of `metrics.jsonl`.
@@ -42,7 +42,7 @@ class Reporter(Protocol):
         ...
 
     def say(self, message: str) -> None:
-        """Something that is worth a sentence."""
+        """A message for the user."""
         ...
 
 

@@ -11,7 +11,7 @@ def learning_rate(settings: TrainingSettings, step: int, done: float) -> float:
     Args:
         settings: `learning_rate`, `warmup_steps`, `decay` and `floor`.
         step: updates made before this one, from 0.
-        done: the part of the run that lies behind, 0 to 1. For a run bound by steps it is step / steps; for one bound
+        done: the part of the run that is done, 0 to 1. For a run bound by steps it is step / steps; for one bound
             by minutes it is elapsed / minutes, and the warm-up's share of the run is taken from the pace so far.
 
     Returns:

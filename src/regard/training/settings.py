@@ -55,18 +55,18 @@ class TrainingSettings(BaseModel):
     )
 
     optimizer: Literal["adamw", "rmsprop"] = Field(
-        default="adamw", description="What makes a step of a gradient; rmsprop with momentum, as in Graves 2013."
+        default="adamw", description="The optimizer; rmsprop with momentum, as in Graves 2013."
     )
     beta1: float = Field(
-        default=0.9, ge=0, lt=1, description="AdamW's memory of the gradient; of rmsprop the memory of the steps."
+        default=0.9, ge=0, lt=1, description="Decay rate of AdamW's mean of the gradient; of rmsprop the momentum."
     )
-    beta2: float = Field(default=0.98, ge=0, lt=1, description="The memory of the squared gradient.")
-    epsilon: float = Field(default=1e-8, gt=0, description="The guard of the division by its root.")
+    beta2: float = Field(default=0.98, ge=0, lt=1, description="Decay rate of the mean of the squared gradient.")
+    epsilon: float = Field(default=1e-8, gt=0, description="Added to the root of that mean, which divides the step.")
     weight_decay: float = Field(
         default=0.01, ge=0, description="AdamW's decay of matrices; biases and norms do not decay. 0 with rmsprop."
     )
     clip: float | None = Field(
-        default=1.0, gt=0, description="The longest gradient, as one norm over all parameters; or null."
+        default=1.0, gt=0, description="Gradients are clipped to this norm over all parameters; null: not clipped."
     )
     accumulation: int = Field(
         default=1, gt=0, description="Batches joined into one update, with exactly the gradient of the one big batch."

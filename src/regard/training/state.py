@@ -25,7 +25,7 @@ class Batches(Protocol[Batch]):
 
 @dataclass
 class Sums:
-    """What a number of updates came to."""
+    """Sums over a number of updates."""
 
     loss: float = 0.0
     tokens: float = 0.0
@@ -60,7 +60,7 @@ class TrainingState:
         epoch, position: the next batch is number `position` of the plan of `epoch`.
         seconds: spent training, validation included, over all resumes.
         processor_seconds: the same in processor time, that of all threads of a process added.
-        total: what all updates came to; its seconds leave validation and saving out.
+        total: the sums over all updates; its seconds leave validation and saving out.
         interval: the same since the last line of the log.
         best: the best value of the monitored metric; `best_step` is where it was reached.
         waited: validations since the best one.
@@ -90,7 +90,7 @@ class TrainingState:
         return cls(**{**saved, "total": Sums(**saved["total"]), "interval": Sums(**saved["interval"])})
 
     def judge(self, value: float, better: str) -> bool:
-        """Take in a validation's value; true if it is the best so far. NaN never is."""
+        """Record a validation's value; true if it is the best so far. NaN never is."""
         if value != value:
             good = False
         elif self.best is None:
@@ -130,7 +130,7 @@ class BatchReader:
         return -(-len(self.plan(epoch)) // self.accumulation)
 
     def take(self, run_state: TrainingState) -> list[list[int]]:
-        """The batches of the next update; the state moves behind them."""
+        """The batches of the next update; the state moves past them."""
         plan = self.plan(run_state.epoch)
         taken = list(plan[run_state.position : run_state.position + self.accumulation])
         run_state.position += len(taken)

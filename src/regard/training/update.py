@@ -21,7 +21,7 @@ class Diverged(RegardError):
 
 @runtime_checkable
 class Objective(Protocol):
-    """What the loss of a batch comes to: sums, never means, so that parts of a batch add up to the whole.
+    """The loss of a batch as sums, never means, so that parts of a batch add up to the whole.
 
     Attributes:
         total: the sum of the losses in nats, a scalar with its graph.
@@ -87,7 +87,7 @@ class Updater:
             name: of this update, for errors: its step and epoch.
 
         Returns:
-            What it came to, over all processes.
+            The sums over all processes.
 
         Raises:
             Diverged: the loss or the gradient is not finite; the weights are still those before the update.

@@ -13,7 +13,7 @@ from regard.views.view import Matrix
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b6529a", "#8a6d00", "#3a9bd9", "#5b606b", "#a63d40")
 COLORS_ON_DARK = ("#56b4e9", "#ff9f5a", "#3ecf9f", "#e39ccb", "#e0c341", "#9ad1f5", "#b9bcc4", "#f08a8d")
-"""Line by line, told apart by most colour-blind eyes; markers and dashes say the same without colour."""
+"""Line by line, distinguishable to most colour-blind readers; markers and dashes say the same without colour."""
 
 _MOST_TICKS = 7
 
@@ -72,7 +72,7 @@ def ticks(low: float, high: float) -> list[float]:
 def spread(wanted: Sequence[float], apart: float) -> list[float]:
     """Places from 0 to 1 as near as may be to the wanted ones, in their order, none nearer than `apart` to another.
 
-    Where there is no room for all, they go on above 1.
+    Where there is no room for all, they continue above 1.
     """
     groups: list[list[int]] = []
     for at in sorted(range(len(wanted)), key=lambda one: wanted[one]):

@@ -3,7 +3,7 @@
 An overlay's image is a PNG in base64, each of a view's images once. JSON has no NaN or infinity; they are written
 as the strings "NaN", "Infinity", "-Infinity".
 
-CSV is a block a matrix: a line of column labels (in its corner the axes, and an overlay's title), then a line a row,
+CSV has a block per matrix: a line of column labels (in its corner the axes, and an overlay's title), a line per row,
 labels in quotes, in UTF-8 with a byte-order mark (so that spreadsheets read Chinese). Several matrices are separated by
 an empty line. A spreadsheet takes a cell that begins with = + - @ for a formula; such a label gets an apostrophe in
 front, and so does a label that begins with an apostrophe, so that reading takes off exactly one.
@@ -106,7 +106,7 @@ def from_csv(text: str) -> list[Matrix]:
             for head, *lines in blocks
         ]
     except ValueError as error:
-        raise DataError(f"this CSV holds something else than labels and numbers: {error}") from error
+        raise DataError(f"this CSV holds something other than labels and numbers: {error}") from error
 
 
 def read_view(path: str | Path) -> View:

@@ -40,8 +40,8 @@ KINDS: dict[str, Kind] = {
     "attention": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
     "memory": Kind(True, {"en": "time step", "zh": "时间步"}, {"en": "slot", "zh": "槽"}),
     "answers": Kind(False, {"en": "time step", "zh": "时间步"}, {"en": "bit", "zh": "位"}),
-    "heads": Kind(True, {"en": "reads", "zh": "读者"}, {"en": "is read", "zh": "被读"}),
-    "generation": Kind(True, {"en": "step", "zh": "步"}, {"en": "looked at", "zh": "看了哪里"}),
+    "heads": Kind(True, {"en": "query", "zh": "查询"}, {"en": "key", "zh": "键"}),
+    "generation": Kind(True, {"en": "step", "zh": "步"}, {"en": "attended to", "zh": "关注的位置"}),
     "pointing": Kind(True, {"en": "step", "zh": "步"}, {"en": "points at", "zh": "指向"}),
     "looking": Kind(True, {"en": "row", "zh": "行"}, {"en": "column", "zh": "列"}),
     "plane": Kind(False, {"en": "point", "zh": "点"}, {"en": "coordinate", "zh": "坐标"}),
@@ -56,7 +56,7 @@ class Matrix:
     Args:
         values: (rows, columns); an array, nested lists, or a tensor (taken off its device and graph). Kept as float64.
         rows: one label per row. Labels may repeat: each keeps its own row.
-        columns: one label a column.
+        columns: one label per column.
         title: what this matrix is, e.g. the sentence or the head.
         row_axis: what a row is; empty for the default of the view's kind.
         column_axis: what a column is, likewise.
@@ -85,14 +85,14 @@ class Matrix:
             values = values.reshape(len(self.rows), len(self.columns))
         if values.ndim != 2:
             raise ShapeError(
-                f"a matrix to look at has 2 axes (rows, columns), but values of shape {values.shape} were given; "
+                f"a matrix of a view has 2 axes (rows, columns), but values of shape {values.shape} were given; "
                 "choose one item and one head first"
             )
         for name, labels, size in (("row", self.rows, values.shape[0]), ("column", self.columns, values.shape[1])):
             if len(labels) != size:
                 raise ShapeError(
                     f"{len(labels)} {name} labels for {size} {name}s: the matrix is {values.shape[0]} × "
-                    f"{values.shape[1]} and needs exactly one label a {name}"
+                    f"{values.shape[1]} and needs exactly one label per {name}"
                 )
         if self.texts and [len(row) for row in self.texts] != [values.shape[1]] * values.shape[0]:
             raise ShapeError(

@@ -109,7 +109,7 @@ def _parse(each: Input, text: str) -> Any:
 
 
 def _numbers(each: Input, text: str) -> list[float]:
-    """Numbers apart by commas (of either script) or spaces."""
+    """Numbers separated by commas (of either script) or spaces."""
     parts = [part for part in re.split(r"[,，、\s]+", text.strip()) if part]
     if not parts:
         raise ValueError(f"is empty, or has an empty row; expected such as {each.default!r}")
@@ -163,7 +163,7 @@ def _misfits(inputs: Sequence[Input], values: Mapping[str, Any], given: Mapping[
             missing = "".join(f"; --{name} was not given, so give it too" for name in left)
             wrong.append(f"{sizes}; expected as many ({axis}){missing}")
     hint = any(each.kind == "rows" for each in inputs)
-    return [f"{message}. Numbers are apart by ',' and rows by ';'." if hint else f"{message}." for message in wrong]
+    return [f"{message}. Separate numbers by ',' and rows by ';'." if hint else f"{message}." for message in wrong]
 
 
 def _counted(size: int, unit: str) -> str:

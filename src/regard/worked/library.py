@@ -52,7 +52,7 @@ def same(one_value: Any, other: Any) -> bool:
 
 
 def context(query: Any, key: Any, value: Any, **options: Any) -> Any:
-    """What `regard.attend` reads, for the steps that ask for nothing else."""
+    """The context of `regard.attend`, for the steps that need nothing else."""
     from regard.attention.attend import attend
 
     return attend(query, key, value, **options).context

@@ -15,9 +15,9 @@ FILES: dict[Language, str] = {"en": "worked.md", "zh": "worked.zh.md"}
 _HEAD = Text(
     """# Numbers worked by hand
 
-The literature works these examples on paper. `regard worked` computes each one by the library in float64, step by step,
-with the literature's number beside it. The tests check each answer to the printed digits, and against sums
-written out in plain Python.
+These examples can be worked on paper, and the literature does so. `regard worked` computes each one by the library in
+float64, step by step, with the literature's number beside it. The tests check each answer to the printed digits, and
+against sums written out in plain Python.
 
 ```
 regard worked                      # the list
@@ -27,8 +27,8 @@ regard worked W6 --query "1, 2" --key "3, 4"   # your own numbers
 regard worked W4 --run RUN         # W4 by a translator that you trained (regard reproduce textbook-en-fr)
 ```
 
-Numbers are apart by commas or spaces, rows by semicolons. With your own numbers, only what must hold for any numbers is
-compared.
+Numbers are separated by commas or spaces, rows by semicolons. With your own numbers, only what must hold for any
+numbers is compared.
 """,
     """# 手算的数
 

@@ -69,7 +69,7 @@ def _printed(check: Printed | Claim, language: Language) -> str:
 
 
 def _inline(value: Value, places: int) -> str:
-    """A value in one line, rows apart by semicolons."""
+    """A value in one line, rows separated by semicolons."""
     if not isinstance(value, list):
         return digits(value, places)
     if value and isinstance(value[0], list):
@@ -96,7 +96,7 @@ def _table(step: Step, language: Language) -> list[str]:
 
 
 def _right(cell: str, width: int) -> str:
-    """Pad on the left to that many terminal columns; Chinese takes two a character."""
+    """Pad on the left to that many terminal columns; Chinese takes two per character."""
     return " " * (width - cell_len(cell)) + cell
 
 

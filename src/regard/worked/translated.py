@@ -36,7 +36,7 @@ _TEXTS = {
     "article": Text("article: {row}", "文中：{row}"),
     "context": Text("context", "上下文"),
     "verdict": Text(
-        "{good} of {count} steps that write what the article writes look most where the article's do.",
+        "{good} of {count} steps that write what the article writes attend most to the article's source word.",
         "与文中写出相同内容的 {count} 步里，有 {good} 步最关注的源词与文中相同。",
     ),
     "other": Text(
@@ -163,7 +163,7 @@ def _verdict(steps: Translated, beside: list[Article | None], language: Language
 def _attention_rows(
     steps: Translated, writing: Written, article: Article | None, language: Language
 ) -> list[tuple[str, list[str]]]:
-    """The table of one step's attention: a column a source token; the article's rows under ours."""
+    """The table of one step's attention: one column per source token; the article's rows under ours."""
     rows = [("", [reading.word for reading in steps.read])]
     for name in ("scores", "weights"):
         label = _text(name, language)

@@ -232,7 +232,7 @@ def test_the_file_of_captions_is_read_once_for_each_part(
         check(CaptioningSettings, {**tree, "captions": {**tree["captions"], "longest": 3}}), None, said.append
     )
     assert len(read) == 2 and len(prepared.parts) == 4 + 7
-    assert said == ["2 captions have more than 3 words; what is behind them is not learned (captions.longest)"]
+    assert said == ["2 captions have more than 3 words; the rest is not learned (captions.longest)"]
 
 
 def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ class Recall:
         """Random items, all different, and one of them but the last to ask for; `length` counts items.
 
         Raises:
-            ConfigError: fewer than 2 items, or more than can be told apart.
+            ConfigError: fewer than 2 items, or more than there are different ones.
         """
         if not 2 <= length <= 2 ** (self.item_rows * self.bits):
             raise ConfigError(
                 f"{length} items are asked for; a recall has at least 2, and at most the "
-                f"{2 ** (self.item_rows * self.bits)} that {self.item_rows} rows of {self.bits} bits can tell apart"
+                f"{2 ** (self.item_rows * self.bits)} that {self.item_rows} rows of {self.bits} bits can distinguish"
             )
         items: dict[bytes, np.ndarray] = {}
         while len(items) < length:

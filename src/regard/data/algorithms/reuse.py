@@ -1,4 +1,4 @@
-"""Copy in several episodes, of more rows than a memory has slots (Graves et al. 2016: a memory that is used again)."""
+"""Copy in several episodes, of more rows than a memory has slots, so that slots must be reused (Graves et al. 2016)."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ class ReuseCopy:
     """Rows of bits, a mark, the rows again; then the next rows, and so on.
 
     All rows of a sequence may be more than a memory has slots, but those of one episode are few: a model that frees the
-    slots of finished episodes can go on for ever. Inputs: the bits, a mark beside each row, and the mark that starts an
-    answer.
+    slots of finished episodes can continue for ever. Inputs: the bits, a mark beside each row, and the mark that starts
+    an answer.
     """
 
     def __init__(self, settings: ReuseCopySettings) -> None:

@@ -18,7 +18,7 @@ Part = Literal["training", "validation", "test"]
 
 @dataclass(frozen=True)
 class SequenceBatch:
-    """Sequences side by side, zeros behind the shorter ones.
+    """Sequences side by side, zeros after the shorter ones.
 
     Attributes:
         inputs: rows of the questions; zeros afterwards.
@@ -59,7 +59,7 @@ class SequenceBatch:
 class Sequences:
     """A problem's sequences by number: number n is the same one whenever it is asked for, on every machine.
 
-    Follows `training.state.Batches`. Every epoch goes on counting, so no sequence comes back.
+    Follows `training.state.Batches`. Each epoch continues the numbers, so no sequence is repeated.
 
     Args:
         problem: makes them.

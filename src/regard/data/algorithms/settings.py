@@ -13,7 +13,7 @@ class SequencesSettings(BaseModel):
     problem: str = Field(description="Its name.")
     shortest: int = Field(default=1, ge=1, description="The smallest length; what a length counts is the problem's.")
     longest: int = Field(default=20, ge=1, description="The largest length; all between are drawn equally often.")
-    sequences: int = Field(default=1000, ge=1, description="Sequences an epoch; each epoch has new ones.")
+    sequences: int = Field(default=1000, ge=1, description="Sequences per epoch; each epoch has new ones.")
     batch: int = Field(default=1, ge=1, description="Sequences read together.")
     validation: int = Field(default=200, ge=1, description="Sequences held out of training, of the same lengths.")
 

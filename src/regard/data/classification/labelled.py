@@ -1,4 +1,4 @@
-"""Sentences with labels: read, and split by what they say, so that copies of a text are never on two sides."""
+"""Sentences with labels: read, and split by their words, so that copies of a text are never on two sides."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -65,13 +65,11 @@ def labels_of(sentences: list[Labelled]) -> list[str]:
     """The labels that occur, in alphabetical order.
 
     Raises:
-        DataError: there is one alone, so nothing is to be told apart; or so many that they are surely no labels.
+        DataError: there is only one, so there is nothing to classify; or so many that they are surely no labels.
     """
     labels = sorted({one.label for one in sentences})
     if len(labels) < 2:
-        raise DataError(
-            f"every sentence has the label {quoted(labels[0])}; at least two labels are needed to tell apart"
-        )
+        raise DataError(f"every sentence has the label {quoted(labels[0])}; a classifier needs at least two labels")
     if len(labels) > _MOST_LABELS:
         raise DataError(
             f"{len(labels)} different labels, such as {quoted(labels[0])}: that many are surely no labels; name the "

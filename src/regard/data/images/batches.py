@@ -1,4 +1,4 @@
-"""Images and their captions as tensors: what a captioner trains on and is measured by."""
+"""Images and their captions as tensors: what a captioner is trained and evaluated on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from regard.errors import DataError
 from regard.vocabulary import BEGIN, END, PADDING
 
 IGNORED = -100
-"""The target behind the end of a caption: no loss there."""
+"""The target after the end of a caption: no loss there."""
 
 _TOGETHER = 32
 """Rows of a part: 16 in two halves took a third longer than in one."""
@@ -29,7 +29,7 @@ class CaptionBatch:
     Attributes:
         images: pixels `(batch, size, size, 3)`, uint8; or features (`data.images.features`).
         words_in: BEGIN and the words.
-        words_out: the words and END, which a truncated caption does not have; `IGNORED` behind it.
+        words_out: the words and END, which a truncated caption does not have; `IGNORED` after it.
     """
 
     images: Num[Tensor, "batch rows columns width"]
@@ -51,7 +51,7 @@ class CaptionBatch:
     def by_length(self) -> list[tuple[Int[Tensor, " rows"], int]]:
         """The rows from those with the shortest caption on, some `_TOGETHER` at a time, and the steps of each part.
 
-        A decoder that steps through them by themselves computes little behind a short caption's end; a step of fewer
+        A decoder that runs over each part by itself computes little after a short caption's end; a step of fewer
         rows takes hardly less time.
         """
         lengths, order = (self.words_out != IGNORED).sum(1).sort(stable=True)
@@ -85,14 +85,14 @@ class CaptionBatch:
 
 
 class CaptionBatches:
-    """Follows `training.state.Batches`: in each epoch every image once, with the next of its captions.
+    """Follows `training.state.Batches`: each image once per epoch, with the next of its captions.
 
     Args:
         images: the training's.
         tokenizer: cuts captions.
         batch: images of a batch.
         longest: words of a caption at most; the rest is not learned.
-        endless: whether the source has an image for every number, so that each epoch may go on counting.
+        endless: whether the source has an image for every number, so that each epoch may continue the numbers.
         seed: with the number of the epoch it decides the order of a source that is not endless.
     """
 

@@ -1,7 +1,7 @@
 """Captions of scenes, in English, French and Chinese.
 
 The objects of a scene have an order (see the casts, `glyphs` and `emoji`): the first one is named first, then the
-others, each with where the first one stands seen from it. So every scene has one right caption.
+others, each with where the first one is relative to it. So every scene has one right caption.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Images with captions, whatever their source: what a model of images learns from."""
+"""Images with captions, whatever their source: what a captioner learns from."""
 
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -47,7 +47,7 @@ class ImageSource(Protocol):
     """A source: image n is the same one whenever it is asked for, drawn or read on demand.
 
     `len` is what an epoch, or a test, holds. A source of synthetic images has one for every number from 0 on, so
-    that an epoch may go on counting; one that reads files raises an IndexError beyond its last.
+    that an epoch may continue the numbers; one that reads files raises an IndexError beyond its last.
     """
 
     def __len__(self) -> int: ...

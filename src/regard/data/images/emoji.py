@@ -33,7 +33,7 @@ class EmojiObjects:
     """Follows `scenes.Cast`: pairs are of two emoji.
 
     Scenes name them from left to right. In an order of the emoji themselves all names would follow from which emoji a
-    image has, wherever they stand, and a model need not look at each.
+    image has, wherever they stand, and a model need not attend to each.
 
     Args:
         settings: the files, and which emoji.
@@ -92,7 +92,7 @@ def read_emoji(settings: EmojiScenes) -> list[Emoji]:
         if name in found:
             raise DataError(
                 f"{settings.names}: the emoji {found[name].short_name!r} and {short_name!r} are both named {name!r}, "
-                "so a caption could not tell them apart; leave one out of `emoji`"
+                "so a caption could not distinguish them; leave one out of `emoji`"
             )
         found[name] = Emoji(short_name, name, _cell(sheet, entry, settings))
     return list(found.values())
@@ -125,15 +125,15 @@ def _names(settings: EmojiScenes) -> dict[str, str]:
     """CLDR's short name (tts) of each emoji."""
     content = read_json(settings.names)
     try:
-        told = content["annotations"]["identity"]["language"]
+        found = content["annotations"]["identity"]["language"]
         listed = content["annotations"]["annotations"].items()
         names = {characters: entry["tts"][0] for characters, entry in listed if entry.get("tts")}
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise DataError(f"{settings.names}: this is no annotations.json of CLDR: {error!r} is missing in it") from error
-    if told != settings.language:
+    if found != settings.language:
         raise DataError(
-            f"{settings.names}: its names are in {told!r}, but captions were asked for in {settings.language!r}; "
-            f"set language={told} or name another file"
+            f"{settings.names}: its names are in {found!r}, but captions were asked for in {settings.language!r}; "
+            f"set language={found} or name another file"
         )
     return names
 

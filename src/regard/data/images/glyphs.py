@@ -66,7 +66,7 @@ COLORS = (
 """In the order in which a scene's objects are named."""
 
 _DRAWN = 256  # points of the drawing that smaller masks are made of
-_SHADE = 12  # of 255, that a colour varies in each channel
+_SHADE = 12  # of 255: how much a colour varies in each channel
 
 
 def held_out_pairs(count: int) -> list[tuple[int, int]]:
@@ -98,7 +98,7 @@ class GlyphObjects:
     def choose(self, count: int, chance: Chance, *, unseen: bool) -> list[Object]:
         """Different objects of different colours, in the order of their colours.
 
-        So an image's colours tell who comes first, and each name must be looked up at its own place.
+        So an image's colours fix the order, and each name must be read at its own place in the image.
         """
         pairs: dict[int, int] = {}
         if unseen:

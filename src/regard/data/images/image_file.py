@@ -1,7 +1,7 @@
 """The one way in which an image is read, for training and for use: any file becomes a square of red, green and blue.
 
 An image keeps its proportions: it is scaled until its longer side fits, and stands in the middle of a white square.
-What is transparent is white, what has one channel gets three, and a camera's note of how it was held is followed.
+What is transparent is white, what has one channel gets three, and the camera's EXIF orientation is applied.
 """
 
 import io
@@ -80,7 +80,7 @@ def open_image(content: bytes, origin: str) -> Image.Image:
         raise DataError(f"{origin}: this file is empty; an image is expected")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata; a bomb is told by its size below
+            warnings.simplefilter("ignore")  # of odd metadata; a decompression bomb is recognized by its size below
             with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 _refuse_bomb(image, origin)
                 image.seek(0)

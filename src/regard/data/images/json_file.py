@@ -1,4 +1,4 @@
-"""JSON files of others: read whole, and told by name where they say something else than expected."""
+"""JSON files of other programs: read whole; errors name the file that is not as expected."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from regard.errors import DataError
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file says.
+    """The content of a JSON file.
 
     Raises:
         DataError: no such file, or no JSON in UTF-8.

@@ -17,7 +17,7 @@ _SLANT = 0.5  # how far aside, of the distance, an object may stand that is said
 
 
 def relation(one: Box, other: Box) -> Relation | None:
-    """Where one box stands seen from another: clearly above, below, left or right of it, or None.
+    """Where one box is relative to another: clearly above, below, left or right of it, or None.
 
     Clearly: a line between them has room, and their centres are at most half as far apart the other way.
     """

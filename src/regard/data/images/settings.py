@@ -28,7 +28,7 @@ class _Scenes(BaseModel):
     fewest: int = Field(default=2, ge=2, le=3, description="Objects of a scene at least.")
     most: int = Field(default=3, ge=2, le=3, description="Objects of a scene at most.")
     language: CaptionLanguage = Field(default="en", description="Language of the captions.")
-    scenes: int = Field(default=20_000, ge=1, description="Scenes an epoch; each epoch has new ones.")
+    scenes: int = Field(default=20_000, ge=1, description="Scenes per epoch; each epoch has new ones.")
     validation: int = Field(default=500, ge=1, description="Scenes held out of training.")
     test: int = Field(default=1000, ge=1, description="Scenes of a test, and of one on pairs never seen.")
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from regard.data.settings import Paths, as_list, leave_some
 
 DEFAULT_SEGMENT = 1024
-"""Tokens of an evaluation segment, where the model says nothing else."""
+"""Tokens of an evaluation segment, unless the model sets another length."""
 
 
 class TestedText(BaseModel):
@@ -60,7 +60,7 @@ class LanguageData(BaseModel):
     )
     documents: Literal["running", "marked", "apart"] = Field(
         default="running",
-        description="running: one text, without borders; marked: each document ends with a token of its own; apart: "
+        description="running: one text, without borders; marked: each document ends with a special token; apart: "
         "besides, other documents are masked out",
     )
     validation: Paths | None = Field(

@@ -31,7 +31,7 @@ def line_ids(line: Line, tokenizer: Tokenizer, border: bool) -> list[int]:
 
 
 def smallest_id_type(vocabulary: int) -> np.dtype:
-    """The type that an id of so many takes the least room in."""
+    """The smallest integer type that holds all ids of a vocabulary."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<i4")
 
 

@@ -1,7 +1,7 @@
 """Ids on the disk, for more text than memory holds: a folder that is made once, and read through a memory map.
 
-Making it may be killed at any moment: what is written down in `state.json` is whole on the disk, and the next call goes
-on from there. Only one process makes a folder; others wait for it.
+Making it may be killed at any moment: what `state.json` records is whole on the disk, and the next call continues
+from there. Only one process makes a folder; others wait for it.
 """
 
 import os
@@ -28,7 +28,7 @@ from regard.files import sync_folder, write_json
 from regard.vocabulary import BEGIN, UNKNOWN
 
 SECONDS = 5.0
-"""Between two places that are written down."""
+"""Between two records of the state."""
 
 _STATE = "state.json"
 _DECISIVE = ("fields", "documents", "validation_share", "test_share", "split", "tokenizer", "vocabulary_size",
@@ -46,7 +46,7 @@ class _PartState(BaseModel):
 
 
 class _FolderState(BaseModel):
-    """How far a folder is."""
+    """The progress of a folder."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,7 +131,7 @@ class _Maker:
         self.waiting = {name: array("i") for name in PARTS}
 
     def make(self) -> None:
-        """Go on from where the state says, to the end."""
+        """Continue from the recorded state to the end."""
         state, size, done = self.state, line_size(self.settings), 0
         files = {name: self._open_part(name) for name in PARTS}
         try:
@@ -199,7 +199,7 @@ def _other_vocabulary(folder: Path) -> DataError:
 
 
 def _load_state(folder: Path, settings: LanguageData) -> _FolderState | None:
-    """How far the folder is; None if nothing is in it yet."""
+    """The progress of the folder; None if it is empty."""
     path = folder / _STATE
     if not path.is_file():
         others = [entry.name for entry in folder.iterdir() if entry.name != FILE and not entry.name.startswith(".")]

@@ -1,7 +1,7 @@
 """Masked text: running text in windows, of which some tokens are masked and predicted (Devlin et al. 2019).
 
 A line's end is a token of its own (the id of `END`), as in `data.language.stream`. Unknown words are read but never
-predicted: no answer could be right.
+predicted: no prediction could be right.
 """
 
 from collections.abc import Iterable

@@ -27,7 +27,7 @@ def parse_pharaoh(line: str, *, first: int, origin: str = "alignment") -> Gold:
 
     Args:
         line: e.g. "1-1 2-3 2p4"; an empty line has no links.
-        first: the number of the first word in this file, 0 or 1; it cannot be told from the text.
+        first: the number of the first word in this file, 0 or 1; the text does not show it.
         origin: what the line is called in errors, e.g. "file, line 3".
 
     Raises:

@@ -17,17 +17,17 @@ from regard.data.points.settings import PointData
 Part = Literal["training", "validation", "test"]
 
 IGNORED = -100
-"""The target behind the end of a shorter answer: no loss there."""
+"""The target after the end of a shorter answer: no loss there."""
 
 
 @dataclass(frozen=True)
 class PointBatch:
-    """Sets side by side, zeros behind the smaller ones.
+    """Sets side by side, zeros after the smaller ones.
 
     Attributes:
         points: scaled to the unit square.
         lengths: how many of them are real.
-        answers: the targets: 0 ends an answer, n is the n-th point from 1; `IGNORED` behind the end.
+        answers: the targets: 0 ends an answer, n is the n-th point from 1; `IGNORED` after the end.
     """
 
     points: Float[Tensor, "batch points axes"]
@@ -42,7 +42,7 @@ class PointBatch:
 
     @staticmethod
     def of(sets: Sequence[PointSet], answers: Sequence[Answer] = ()) -> "PointBatch":
-        """Sets of any sizes; without answers there is nothing to learn, but all to choose."""
+        """Sets of any sizes; without answers it serves prediction alone."""
         most = max(len(points) for points in sets)
         padded = np.zeros((len(sets), most, sets[0].shape[1]), np.float32)
         for row, points in enumerate(sets):
@@ -58,8 +58,8 @@ class PointBatch:
 class PointSets:
     """A problem's sets by number: number n is the same one whenever it is asked for, on every machine.
 
-    Follows `training.state.Batches`. Every epoch goes on counting, so no set comes back. Points are drawn evenly from
-    the unit square, numbers from the unit interval.
+    Follows `training.state.Batches`. Each epoch continues the numbers, so no set is repeated. Points are drawn evenly
+    from the unit square, numbers from the unit interval.
 
     Args:
         problem: knows the answers.

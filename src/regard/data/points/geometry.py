@@ -14,7 +14,7 @@ Points = Float[np.ndarray, "points 2"]
 def leftmost_first(points: Points) -> Int[np.ndarray, " points"]:
     """The points' numbers from left to right, of equal ones the lowest first.
 
-    Equal are those that a model cannot tell apart, which reads single precision: otherwise a triangulation would be
+    Points that are equal in single precision, which the model reads, count as equal: otherwise a triangulation would be
     put in an order that the model's own ranks rule out, with a loss of infinity.
     """
     read = normalized(points).astype(np.float32)

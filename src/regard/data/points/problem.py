@@ -6,7 +6,7 @@ An answer is a list of the set's numbers, from 0. The order of a target is the s
 |---|---|---|
 | sort | every number once | from the largest to the smallest; of equal ones the first given |
 | hull | the corners of the convex hull | from the leftmost one counter-clockwise |
-| delaunay | three corners a triangle | a triangle's from left to right; triangles by their corners' order |
+| delaunay | three corners per triangle | a triangle's from left to right; triangles by their corners' order |
 | tsp | every point once, and back to the first | from the leftmost one counter-clockwise |
 
 "Leftmost" is by x, of equal ones the lowest.
@@ -131,7 +131,7 @@ class Triangulation(PointProblem):
     name, rule, measures = "delaunay", "triangles", ("coverage",)
 
     def answers(self, sets: Float[np.ndarray, "sets points axes"]) -> list[Answer]:
-        """The corners of the triangles of each Delaunay triangulation, three a triangle.
+        """The corners of the triangles of each Delaunay triangulation, three per triangle.
 
         Raises:
             DataError: the points of a set lie on one line.
@@ -152,7 +152,7 @@ class Triangulation(PointProblem):
         return len(wanted & set(_triangles(predicted))) / len(wanted)
 
     def cycles(self, predicted: Answer) -> list[Answer]:
-        """The triangles, a polygon each."""
+        """The triangles, one polygon each."""
         return [predicted[at : at + 3] for at in range(0, len(predicted), 3)]
 
     def write(self, predicted: Answer) -> str:

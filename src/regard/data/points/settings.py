@@ -22,7 +22,7 @@ class PointData(BaseModel):
     )
     shortest: int = Field(default=5, ge=1, description="The fewest numbers or points of a set.")
     longest: int = Field(default=10, ge=1, le=1000, description="The most; all between are drawn equally often.")
-    sets: int = Field(default=12_800, ge=1, description="Sets an epoch; each epoch has new ones.")
+    sets: int = Field(default=12_800, ge=1, description="Sets per epoch; each epoch has new ones.")
     batch: int = Field(default=128, ge=1, description="Sets read together.")
     starts: int | None = Field(
         default=2,

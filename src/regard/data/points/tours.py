@@ -167,7 +167,7 @@ def _or_opt(tours: np.ndarray, distance: np.ndarray, length: int) -> tuple[np.nd
     saved[:, (edges - starts + 1) % count <= length] = -np.inf
     best = saved.reshape(sets, -1).argmax(1)
     start, edge = best // count, best % count
-    # Turned so that the segment comes first: it is left out and put in again behind the edge's left point.
+    # Turned so that the segment comes first: it is left out and put in again after the edge's left point.
     turned = np.take_along_axis(tours, (start[:, None] + np.arange(count)[None]) % count, 1)
     segment, rest = turned[:, :length], turned[:, length:]
     behind = ((edge - start) % count - length + 1)[:, None]  # how many of the rest come before it

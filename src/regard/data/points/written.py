@@ -55,7 +55,8 @@ def _from_lines(numbered: Iterable[tuple[int, str]], problem: PointProblem, orig
             read = _line(line, problem.axes)
         except ValueError as error:
             raise DataError(f"{place}: {error}. Expected {'numbers' if problem.axes == 1 else 'x,y'}") from error
-        # A line of several points, or of numbers, is a set by itself; lines of one point go on until an empty one.
+        # A line of several points, or of numbers, is a set by itself; a set of one point per line ends at an empty
+        # line.
         alone = problem.axes == 1 or len(read) > 1
         if points and (alone or not read):
             yield _checked(points, problem, f"{origin}, line {begun}")

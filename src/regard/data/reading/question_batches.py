@@ -29,7 +29,7 @@ class EncodedQuestion(NamedTuple):
         text: ids of the features of each word of the text.
         question: likewise of the question.
         in_question: for each word of the text, 1 if it stands in the question, too ("exact match", Chen et al. 2017).
-        spans: first and last position of each given answer; none where the data say nothing.
+        spans: first and last position of each given answer; none where the data give no answer.
     """
 
     text: list[list[int]]
@@ -49,7 +49,7 @@ class QuestionBatch:
         question_lengths: words of each question.
         in_question: whether a word of the text stands in the question.
         spans: first and last position of each given answer; the first answer again where a question has fewer.
-        is_answer: which of these are answers; none of a question about which the data say nothing.
+        is_answer: which of these are answers; none of a question without a given answer.
     """
 
     text: Int64[Tensor, "batch words features"]

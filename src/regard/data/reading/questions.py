@@ -1,6 +1,6 @@
 """Questions about texts, whose answers stand in them: words with their places, sentences, and spans of words.
 
-A text is kept as it stands. Whatever is said of it is counted in characters (Unicode code points) of that very
+A text is kept as it stands. All positions are counted in characters (Unicode code points) of that very
 text, so that `text[start:end]` is the answer, letter for letter.
 """
 
@@ -74,7 +74,7 @@ def sentences_in(text: str) -> tuple[Span, ...]:
 
 
 def key_of(word: str) -> str:
-    """By what words are found again: letters alike in any case."""
+    """The key by which words are matched: their letters, ignoring case."""
     return word.casefold()
 
 
@@ -86,7 +86,7 @@ def span_of(words: Sequence[Unit], start: int, end: int) -> Span | None:
 
 
 def questions_of(story: Story, answered: bool = True) -> list[Question]:
-    """The questions of a story in the form of bAbI, each about all sentences before it, a line each.
+    """The questions of a story in the form of bAbI, each about all sentences before it, one per line.
 
     An answer is given wherever its words stand in the text: which of these places is meant, the data do not say.
 
@@ -111,7 +111,8 @@ def questions_of(story: Story, answered: bool = True) -> list[Question]:
         if answers == ():
             raise DataError(
                 f"{story.place}: the answer {quoted(str(line.answer))} to {quoted(line.text)} stands nowhere before "
-                "it, and a reader that points at words (model.kind=span) cannot give it; take model.kind=sentences"
+                "it, and a reader that points at words (model.kind=span) cannot answer with it; "
+                "take model.kind=sentences"
             )
         supports = tuple(facts.index(at) for at in line.supports)
         found.append(check_question(Question(text, line.text, answers, sentences, supports, story.place)))

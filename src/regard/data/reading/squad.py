@@ -31,7 +31,7 @@ def read_squad(path: str | Path, answered: bool = True) -> list[list[Question]]:
     Raises:
         DataError: the file is not in the form; it names file, article and question.
     """
-    # Line by line: JSON knows no breaks within a string, and so a file's own are no part of any text.
+    # Line by line: JSON has no line breaks within a string, so those of the file are not part of any text.
     text = "\n".join(iterate_lines(path))
     if not answered and not text.strip():
         return []

@@ -1,7 +1,7 @@
 """Stories as steps of words: a vocabulary of words and answers, and batches.
 
 A sentence is a step, a question is a step, and after each question come empty steps in which the reader may think; the
-last of them is where it answers. Steps behind the end of a story change nothing before them.
+last of them is where it answers. Steps after the end of a story change nothing before them.
 """
 
 import json
@@ -116,7 +116,7 @@ class EncodedStory(NamedTuple):
     Attributes:
         words: ids of each step's words.
         kinds: what each step is.
-        lines: the line of the story that each step is of.
+        lines: the line of the story that each step belongs to.
         answers: the number of the answer at steps that answer a question, `IGNORED` where it is not given.
     """
 
@@ -127,7 +127,7 @@ class EncodedStory(NamedTuple):
 
 
 def encode_story(story: Story, vocabulary: StoryVocabulary, thinking: int, max_words: int) -> EncodedStory:
-    """A story's steps: a line each, and after a question as many as the reader thinks."""
+    """A story's steps: one per line, and after a question as many thinking steps as the reader has."""
     steps = EncodedStory([], [], [], {})
     for place, line in enumerate(story.lines):
         _append(steps, vocabulary.ids(line.text, max_words), QUESTION if line.is_question else FACT, place)
@@ -155,8 +155,8 @@ class StoryBatch:
     """Stories side by side.
 
     Attributes:
-        words: ids, 0 behind a step's words.
-        kinds: what each step is, `EMPTY` behind a story's end.
+        words: ids, 0 after a step's words.
+        kinds: what each step is, `EMPTY` after a story's end.
         answers: the right answer's number at steps that answer, else `IGNORED`.
     """
 

@@ -1,8 +1,8 @@
 """The built-in phrases: text of which the translation and the alignment are known, made on the spot.
 
-A meaning of one to three clauses (a moment, a duration, a price, a number) is drawn, then said in both languages.
-English says the time before the date and the price before the goods, French the other way round, so that a translator
-has to look back and forth.
+A meaning of one to three clauses (a moment, a duration, a price, a number) is drawn, then worded in both languages.
+English says the time before the date and the price before the goods, French the other way round, so that the
+alignment is not monotone.
 """
 
 import functools

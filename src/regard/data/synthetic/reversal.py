@@ -1,4 +1,4 @@
-"""The problem "reverse the digits": text of which the answer, and what must be looked at for it, are known."""
+"""The problem "reverse the digits": text of which the answer, and what must be attended to for it, are known."""
 
 import functools
 from collections.abc import Iterator

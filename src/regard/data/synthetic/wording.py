@@ -36,7 +36,7 @@ class Span(NamedTuple):
 Wording = tuple[Span, ...]
 Form = Literal["full", "long", "short"]
 
-# A clause is a template a language: {name} is a field, [name:text] a word with a counterpart in the other languages,
+# A clause has a template per language: {name} is a field, [name:text] a word with a counterpart in the other languages,
 # and the rest are words (or marks) that only the grammar asks for. {date} is babel's own order.
 TEMPLATES: dict[str, dict[str, str]] = {
     "en": {

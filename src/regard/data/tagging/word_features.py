@@ -1,4 +1,4 @@
-"""What a word looks like: itself, its beginnings and endings, and its shape, so that unseen words are not all alike."""
+"""The features of a word: itself, its beginnings and endings, and its shape, so that unseen words are not all alike."""
 
 import unicodedata
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Files by path, where a path may go on inside a zip archive: `fra-eng.zip/fra.txt`. Nothing is unpacked to disk."""
+"""Files by path, where a path may lead into a zip archive: `fra-eng.zip/fra.txt`. Nothing is unpacked to disk."""
 
 import contextlib
 import difflib
@@ -54,7 +54,7 @@ def opened(path: Path) -> Iterator[Bytes]:
 @contextlib.contextmanager
 def _plain(path: Path) -> Iterator[Bytes]:
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - closed below; the errors of opening are told apart from the reader's
+        stream = open(path, "rb")  # noqa: SIM115 - closed below; the errors of opening are kept apart from the reader's
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
     except IsADirectoryError as error:
@@ -79,7 +79,7 @@ def _member(archive: Path, name: str) -> Iterator[Bytes]:
             member = whole.open(name)
         except NotImplementedError as error:
             raise DataError(f"{archive}/{name} cannot be unpacked: {error}; unpack it yourself") from error
-        except _DAMAGE as error:  # the member's own head, which the list of members says nothing of
+        except _DAMAGE as error:  # the member's own header, which the list of members does not show
             raise _damaged(f"{archive}/{name}", error) from error
         # Reading goes wrong inside the block, as the member is unpacked bit by bit.
         with member, io.BufferedReader(_Raw(cast(io.BufferedIOBase, member), f"{archive}/{name}")) as stream:
@@ -87,7 +87,7 @@ def _member(archive: Path, name: str) -> Iterator[Bytes]:
 
 
 class _Raw(io.RawIOBase):
-    """A member as raw bytes, so that what goes wrong while it is unpacked is told with its name."""
+    """A member as raw bytes, so that an error while it is unpacked names it."""
 
     def __init__(self, member: io.BufferedIOBase, place: str) -> None:
         self._member, self._place = member, place

@@ -1,4 +1,4 @@
-"""Text by the document, line by line: from files, folders, JSON Lines and JSON, never more of it than is asked for."""
+"""Text by the document, line by line: from files, folders, JSON Lines and JSON, read lazily."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from regard.errors import DataError, nearest
 
 _OBJECTS = (".jsonl", ".ndjson")
 ENDINGS = (".txt", ".md", ".rst", ".json", *_OBJECTS)
-"""How the files of a folder end that are text, ``.gz`` behind it or not."""
+"""Endings of a folder's files of text, with or without a further ``.gz``."""
 
 _BREAK = re.compile(r"\r\n|\n|\r")
 
@@ -121,7 +121,7 @@ def _hidden(path: Path) -> bool:
 
 
 def origin_of(path: Path) -> tuple[str, int, int]:
-    """By what a file is known again without reading it: its path, bytes, and when it was last written, in ns.
+    """What identifies a file without reading it: its path, bytes, and when it was last written, in ns.
 
     Raises:
         DataError: there is no such file.

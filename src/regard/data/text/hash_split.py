@@ -1,4 +1,4 @@
-"""The part of the data that a text belongs to, by a hash of what it says, so that copies are never in two parts."""
+"""The part of the data that a text belongs to, by a hash of its words, so that copies are never in two parts."""
 
 from collections.abc import Collection
 from hashlib import sha256
@@ -8,7 +8,7 @@ from regard.data.text.units import normalize
 
 
 def part_of(text: str, validation: float, test: float) -> Part:
-    """The part of the data that a text belongs to, by a hash of what it says.
+    """The part of the data that a text belongs to, by a hash of its words.
 
     The same on every machine, whatever else is in the file and in which order. Texts that differ in case or in white
     space alone are the same one here.
@@ -38,5 +38,5 @@ def none_for(part: Part, texts: Collection[str]) -> str:
 
 
 def _words(text: str) -> str:
-    """What a text says, by which copies are known."""
+    """The words of a text, by which copies are recognized."""
     return " ".join(normalize(text).casefold().split())

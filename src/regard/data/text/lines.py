@@ -30,7 +30,7 @@ _FOREIGN_MARKS = {
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     r"""All lines of a UTF-8 file, plain or gzip (known by its content), without their breaks.
 
-    A path may go on inside a zip archive, as in ``fra-eng.zip/fra.txt``.
+    A path may lead into a zip archive, as in ``fra-eng.zip/fra.txt``.
 
     Only ``\n``, ``\r\n`` and ``\r`` end a line; U+2028, a form feed or NEL are ordinary characters. Empty lines stay,
     the last line needs no break, and a byte-order mark at the start is left out.
@@ -62,7 +62,7 @@ def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
-    """How a file's name ends, in lower case and without a ``.gz`` behind it: `.json` of ``DEV.JSON.gz``."""
+    """How a file's name ends, in lower case and without a further ``.gz``: `.json` of ``DEV.JSON.gz``."""
     name = Path(path)
     return (name.with_suffix("") if name.suffix.lower() == ".gz" else name).suffix.lower()
 

@@ -1,8 +1,8 @@
-r"""Where words begin and end, and where a space stands between them if nobody says otherwise.
+r"""Where words begin and end, and where a space stands between them by default.
 
 A unit is a run of letters, marks and digits; or one Han character; or a run of kana; or one other grapheme (a
-punctuation mark, a symbol, a whole emoji). Every tokenizer of the house counts words in these units, so that alignments
-made with different tokenizers can be compared, and every gold link points to them.
+punctuation mark, a symbol, a whole emoji). Every tokenizer of the library counts words in these units, so that
+alignments made with different tokenizers can be compared, and every gold link points to them.
 
 Because ``<``, ``/`` and ``>`` are units of their own, no unit of a text can ever spell ``</s>`` or ``<unk>``.
 """

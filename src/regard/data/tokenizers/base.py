@@ -1,4 +1,4 @@
-"""Text to ids and back: what every tokenizer is, whatever its units.
+"""Text to ids and back: what all tokenizers share, whatever their units.
 
 One contract for all: ids 0 to 3 are padding, unknown, BOS and EOS (`regard.vocabulary`); no text is ever read as
 one of them, however it is spelt, and no text that is written shows one. `Encoded.words` says which word, in the units
@@ -29,7 +29,7 @@ class Encoded:
     Attributes:
         ids: one id per token, without BOS and EOS.
         tokens: what each id stands for, as it was spelt, also where the id is unknown.
-        words: index of the word (in `Tokenizer.words`) that each token belongs to; never falling.
+        words: index of the word (in `Tokenizer.words`) that each token belongs to; non-decreasing.
     """
 
     ids: list[int]
@@ -120,7 +120,7 @@ class Tokenizer(ABC):
         return [unit.text for unit in units(normalize(text))]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """What the ids stand for, to show them; `visible` makes spaces seen."""
+        """What the ids stand for, to show them; `visible` makes spaces visible."""
         return [self.token(number) for number in ids]
 
     def fingerprint(self) -> str:

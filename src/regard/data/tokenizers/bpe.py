@@ -19,7 +19,7 @@ _PATTERN = Regex(rf" ?(?:{UNIT})|{SPACES}")
 
 
 class BpeTokenizer(Tokenizer):
-    """Byte-pair encoding inside the house's words, spaces attached to what follows: the text comes back exactly.
+    """Byte-pair encoding inside the library's words, spaces attached to what follows: the text comes back exactly.
 
     Characters that were never seen are unknown, one by one. (Sennrich, Haddow and Birch 2016, "Neural machine
     translation of rare words with subword units".)

@@ -11,8 +11,8 @@ from regard.data.text.units import Spacing, Unit, units, word_indices
 from regard.data.tokenizers.base import Encoded, Tokenizer
 from regard.vocabulary import SPECIALS, UNKNOWN, most_common
 
-# An entry of the word vocabulary is a word, or, where the space before it is not as `Spacing` expects, a word behind
-# one of these. The word joiner is a unit by itself in any text, so that longer entries that begin with it are
+# An entry of the word vocabulary is a word, or, where the space before it is not as `Spacing` expects, one of these
+# followed by a word. The word joiner is a unit by itself in any text, so that longer entries that begin with it are
 # unambiguous.
 _SPACE = " "
 _GLUE = "\u2060"

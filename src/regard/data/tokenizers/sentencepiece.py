@@ -1,4 +1,4 @@
-"""A SentencePiece model that somebody trained, as it is."""
+"""A SentencePiece model that was trained elsewhere, as it is."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from regard.vocabulary import SPECIALS, UNKNOWN
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A trained SentencePiece model; its ids move up by four, and its own unknown id is the house's.
+    """A trained SentencePiece model; its ids move up by four, and its own unknown id becomes the library's.
 
     Its own normalisation (often NFKC) applies: the text comes back as far as the model keeps it.
 

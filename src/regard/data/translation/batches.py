@@ -62,7 +62,7 @@ class TextBatches:
             itself makes a batch of its own.
         seed: with the number of the epoch it decides the order; the same on every machine.
         bucket: "length" puts pairs of similar lengths together; "equal" only pairs of one source length, so that a
-            recurrent encoder meets no padding. Either way each pair comes once an epoch.
+            recurrent encoder meets no padding. Either way each pair comes once per epoch.
         links: of each pair, for batches that hold them.
 
     Raises:

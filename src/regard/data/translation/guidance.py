@@ -1,4 +1,4 @@
-"""Known links as weights between tokens: the targets of guided alignment training."""
+"""Known links as weights between tokens: the targets of guided alignment."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ from regard.errors import DataError
 
 
 def join_pairs(pairs: Sequence[Pair], most: int, seed: int = 0) -> list[Pair]:
-    """As many pairs as before; each begins with its own and goes on with none to `most` - 1 others.
+    """As many pairs as before; each begins with its own and continues with none to `most` - 1 others.
 
     Ones, twos, … up to `most` occur equally often (their counts differ by one at most). Who is joined with whom is
     drawn by the seed and does not follow the file: neighbours in a file may say nearly the same (a list sorted by

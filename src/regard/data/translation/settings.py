@@ -100,7 +100,7 @@ class DataSettings(CorpusSettings):
     on_long: OnLong = Field(
         default="drop", description="what happens to a longer line: an error, dropping the pair, or a cut"
     )
-    tokens: int = Field(default=2_000, ge=1, description="positions of a batch at most, a side, padding counted")
+    tokens: int = Field(default=2_000, ge=1, description="positions of a batch at most, per side, padding counted")
     bucket: Literal["length", "equal"] = Field(
         default="equal", description="batches of similar, or of equal, source length"
     )

@@ -17,7 +17,7 @@ from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.core.task import Prepared
 
 _COUNTED = 2000
-"""Made scenes whose captions make the vocabulary."""
+"""Synthetic scenes whose captions make the vocabulary."""
 
 
 Captions = Prepared[Tokenizer, CaptionBatch, ImageSource]
@@ -49,9 +49,7 @@ def prepare_captions(settings: CaptioningSettings, saved: Path | None, say: Call
     else:
         tokenizer = load_tokenizer(saved)
     if long := sum(len(tokenizer.encode(text).ids) > own.longest for text in texts):
-        say(
-            f"{long} captions have more than {own.longest} words; what is behind them is not learned (captions.longest)"
-        )
+        say(f"{long} captions have more than {own.longest} words; the rest is not learned (captions.longest)")
     batches = CaptionBatches(training, tokenizer, own.batch, own.longest, endless=endless, seed=settings.seed)
     return Prepared(tokenizer, batches, images_of(settings, "validation", settings.seed))
 

@@ -3,6 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+_SHOWN = {"pieces": "tokens", "pictures": "images"}
+
+
+def shown_unit(unit: str) -> str:
+    """What tables call a unit. Units are keys of an evaluation's JSON too, and two of them keep an older name there."""
+    return _SHOWN.get(unit, unit)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.errors import cut
+from regard.tasks.core.evaluation import shown_unit
 from regard.tasks.experiments.studies import Lengths, Study
 from regard.tasks.experiments.study import Outcome, by_row, mean
 from regard.views.view import Matrix, View
@@ -68,7 +69,7 @@ def lengths_view(study: Study, lengths: Lengths, outcomes: Sequence[Outcome], la
         for _, those in shown
     ]
     by, unit = (first.by, first.unit) if first is not None else ("length", "items")
-    axes = {"by": _word(by, language), "unit": _word(unit, language)}
+    axes = {"by": _word(by, language), "unit": _word(shown_unit(unit), language)}
     matrix = Matrix(
         values,
         [row.title for row, _ in shown],
@@ -94,6 +95,7 @@ _CHINESE = {
     "sequences": "序列",
     "stories": "故事",
     "sentences": "句子",
+    "tokens": "词元",
     "row": "行",
     "remark": "备注",
     "exact": "完全一致",

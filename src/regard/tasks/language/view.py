@@ -32,7 +32,7 @@ def text_view(
 
     Args:
         model: in eval mode.
-        ids: of the text, behind what is read before its first token.
+        ids: the input before the first token, then those of the text.
         labels: one for each of them.
         kind: of the model, for errors.
         heads: each head by itself.
@@ -70,7 +70,7 @@ def steps_view(
 
     Args:
         model: in eval mode.
-        ids: of the whole text, behind what is read before its first token.
+        ids: the input before the first token, then those of the whole text.
         labels: one for each of them.
         written: how many of the last ones the model wrote.
         spell: how an id is written.

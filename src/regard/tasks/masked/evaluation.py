@@ -87,7 +87,7 @@ def baselines(
 ) -> dict[str, float]:
     """How many of the same gaps are filled rightly by counts of the training text alone.
 
-    The trigram model sees the true two tokens on each side of a gap, also where these are masked for the model and
+    The trigram model reads the two true tokens on each side of a gap, also where these are masked for the model and
     where they lie beyond its window; beyond the text's ends stand line ends.
 
     Args:

@@ -21,8 +21,8 @@ from regard.errors import RunError
 class Processes:
     """All processes of this run, as started by `torchrun` or `accelerate launch`; a lone process without either.
 
-    They meet over gloo on CPUs and over the device's own way elsewhere. The environment's `ACCELERATE_USE_CPU=true`
-    keeps a run off a device that is there.
+    They communicate over gloo on CPUs and over the device's own backend elsewhere. The environment's
+    `ACCELERATE_USE_CPU=true` keeps a run off a device that is there.
 
     Raises:
         RunError: not as many processes met as were launched.

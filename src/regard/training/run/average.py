@@ -1,4 +1,4 @@
-"""The mean of several weights of one model: its last checkpoints, or what several trainings made of one beginning."""
+"""The mean of several weights of one model: its last checkpoints, or several trainings from one initialization."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,7 +85,7 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def save_average(file: Path, files: Sequence[Path]) -> int:
-    """Write the mean of several weights as a run's weights are written; gives how many numbers they are."""
+    """Write the mean of several weights as a run's weights are written; returns how many numbers they have."""
     with _opened(files[0]) as content:
         metadata = content.metadata()  # names of tied weights, which are saved once
     means = average_weights(files)

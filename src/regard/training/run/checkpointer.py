@@ -101,7 +101,7 @@ class Checkpointer:
         if newest is None:
             if self.run.results.is_file():
                 raise RunError(
-                    f"{self.run.path} has ended and its checkpoints are gone, so it cannot go on, and starting over "
+                    f"{self.run.path} has ended and its checkpoints are gone, so it cannot continue, and starting over "
                     "would replace its weights; train again in a new run folder"
                 )
             self.say("There is no checkpoint yet: the run starts from its beginning.")
@@ -130,7 +130,7 @@ class Checkpointer:
         if refused:
             lines = [f"  {name}: saved {saved.get(name)}, now {self.options.get(name)}" for name in refused]
             raise ConfigError(
-                "the run cannot go on with other options than it was started with:\n"
+                "the run cannot continue with other options than it was started with:\n"
                 + "\n".join(lines)
                 + f"\nLeave them as saved, or start a new run. These may change: {', '.join(sorted(CHANGEABLE))}."
             )

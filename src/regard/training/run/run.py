@@ -1,11 +1,11 @@
-"""A run folder: the one place where a training run keeps what it is and what came of it.
+"""A run folder: the one place where a training run keeps its settings and its results.
 
 ```
 run/
   config.yaml         the whole configuration
   model.safetensors   the best weights so far
   metrics.jsonl       one JSON object per line: training every few updates, and each validation
-  results.json        what came of it, once the run has ended
+  results.json        its results, once the run has ended
   tokenizers/         what turns text into ids and back, if the task has any
   events/             the same numbers for TensorBoard
   checkpoints/        everything that resuming needs
@@ -113,7 +113,7 @@ class RunFolder:
         write_json(self.results, results)
 
     def read_results(self) -> dict[str, Any]:
-        """What came of the run.
+        """The results of the run.
 
         Raises:
             RunError: the run has not ended, or the file is damaged.

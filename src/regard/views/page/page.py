@@ -1,6 +1,6 @@
 """A view as one HTML file that loads nothing, runs nothing but its own few lines, and reads well without them.
 
-The page is tables, under a chart each where the view is of lines: a screen reader says a cell's row and column by
+The page is tables, each under a chart where the view is of lines: a screen reader says a cell's row and column by
 itself, and a browser without scripts shows all. The script adds arrow keys and a line that names the cell under the
 pointer. A Content-Security-Policy allows exactly this style and this script, by their hashes.
 """
@@ -20,7 +20,7 @@ from regard.views.page.webfonts import embedded
 from regard.views.scale import DARK, DARK_BELOW, LIGHT, LIGHT_BELOW, Ramp, Scale, exact, ink, shade
 from regard.views.view import Matrix, Overlay, Plane, View
 
-_STEPS = 50  # shades a ramp
+_STEPS = 50  # shades per ramp
 _MOST_NUMBERS = 24  # wider tables show shades only; their numbers appear at the pointer
 _LONG_LABEL = 24
 _LEVEL_LABELS = 90  # terminal columns of labels that still stand side by side; more of them stand upright

@@ -187,7 +187,7 @@ def _cells(axes: Axes, panel: Panel, scale: Scale) -> None:
 
 
 def _labels(axes: Axes, panel: Panel) -> None:
-    """One tick a drawn label, fixed before the labels: matplotlib's own ticks would shift them."""
+    """One tick per drawn label, fixed before the labels: matplotlib's own ticks would shift them."""
     rows, columns = range(0, len(panel.rows), panel.step), range(0, len(panel.columns), panel.step)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, pad=3)

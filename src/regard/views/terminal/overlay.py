@@ -75,7 +75,7 @@ def _filled(line: str, width: int) -> str:
 
 
 def _shaded(levels: np.ndarray, room: int) -> list[str]:
-    """Two columns a cell, so that cells are about square; of a grid that is too wide, the strongest of some cells."""
+    """Two columns per cell, so that cells are about square; of a grid that is too wide, the strongest of some cells."""
     step = math.ceil(levels.shape[1] * 2 / room)
     if step > 1:
         rows, columns = (math.ceil(size / step) for size in levels.shape)

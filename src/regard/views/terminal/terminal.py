@@ -1,4 +1,4 @@
-"""A view as text: a heat map with a number in each cell, in colour or in shades ░▒▓█; of lines, a bar a number."""
+"""A view as text: a heat map with a number in each cell, in colour or in shades ░▒▓█; of lines, one bar per number."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _LONGEST_LABEL = 20  # columns that one label may take, even where there is room
 def terminal(view: View, width: int | None = None, color: bool | None = None) -> str:
     """Lay a view out as lines of text.
 
-    Labels that do not fit are cut with …; columns that do not fit go on in a further panel below.
+    Labels that do not fit are cut with …; columns that do not fit continue in a further panel below.
 
     Args:
         view: what to show.

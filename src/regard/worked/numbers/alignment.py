@@ -52,7 +52,7 @@ def _translation(given: dict[str, Any]) -> list[Step]:
             Claim(Text("exactly 0", "恰好为 0"), padding == 0),
         ),
         Step(
-            Text("where each target word looks most", "每个目标词最关注的源词"),
+            Text("where each target word attends most", "每个目标词最关注的源词"),
             ", ".join(f"{word} → {other}" for word, other in zip(target, attended, strict=True)),
             [position + 1 for position in masked.argmax(-1).tolist()],
             Claim(
@@ -174,7 +174,7 @@ def _through_attention(distance: int) -> tuple[float, float]:
 ROWS = (
     Worked(
         id="W4",
-        title=Text("I love you → je t' aime, with padding behind", "I love you → je t' aime，后面有填充"),
+        title=Text("I love you → je t' aime, with padding after it", "I love you → je t' aime，后面有填充"),
         source=Text("an encyclopaedia's six-step example of translation", "百科条目中的六步翻译示例"),
         answer=Text(
             "padding gets exactly 0 and the matrix is not diagonal; forgetting the mask leaves .3544 or .0116 of .9386",
@@ -188,7 +188,7 @@ ROWS = (
                 "每行一个目标词，每列一个源槽位",
                 ("target", "slots"),
             ),
-            count("length", "3", "real source words; the slots behind are padding", "真实源词数，其后的槽位是填充"),
+            count("length", "3", "real source words; the slots after them are padding", "真实源词数，其后的槽位是填充"),
             words("source", "I, love, you", "the source words", "源词", "source"),
             words("target", "je, t', aime", "the target words", "目标词", "target"),
             count("slots", "100", "slots when the mask is forgotten", "忘了掩码时的槽位数", most=100_000),

@@ -68,7 +68,7 @@ def _local_p(given: dict[str, Any]) -> list[Step]:
             Claim(Text("no", "没有"), not hard.requires_grad),
         ),
         Step(
-            Text("gradient of the place looked at, through the Gaussian", "经过高斯，对所看位置的梯度"),
+            Text("gradient of the expected position, through the Gaussian", "经过高斯，对所看位置的梯度"),
             "∂ Σ s · weight / ∂ p",
             slope.item(),
             Claim(Text("not 0: p learns", "不为 0：p 学得到"), slope.item() != 0, always=False),
@@ -100,7 +100,11 @@ ROWS = (
         ),
         inputs=(
             numbers(
-                "scores", "0, 0, 0, 0, 0, 0, 0, 0, 0, 0", "a score a position, from 0", "每个位置的分数，从 0 数起", "S"
+                "scores",
+                "0, 0, 0, 0, 0, 0, 0, 0, 0, 0",
+                "one score per position, from 0",
+                "每个位置的分数，从 0 数起",
+                "S",
             ),
             number("center", "4.3", "centre p", "中心 p"),
             number("radius", "2", "window D on each side; σ = D/2", "两侧窗口 D；σ = D/2"),

@@ -1,4 +1,4 @@
-"""Why scores are divided by √d: W3 (without it one word takes all), W5 (variance and saturation)."""
+"""Why scores are divided by √d: W3 (without it one word gets all the weight), W5 (variance and saturation)."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def _without(weights: Any, position: int) -> float:
 
 
 def _top(scores: list[float]) -> tuple[float, float]:
-    """What `_saturation` says of one query with these scores."""
+    """The result of `_saturation` for one query with these scores."""
     query, key = from_scores([scores])
     return _saturation(query, key, "dot")
 
@@ -198,7 +198,7 @@ ROWS = (
         inputs=(
             numbers("scores", "0.3, 2.8, 0.2, 0.1, 0.1, 0.0, 0.6", "scaled scores", "缩放后的分数", "keys"),
             count("width", "64", "width of the head, d", "头的宽度 d", most=4096),
-            words("words", "那只, 猫, 没, 过, 马路, ，, 因为", "the words looked at", "被看的词", "keys"),
+            words("words", "那只, 猫, 没, 过, 马路, ，, 因为", "the words attended to", "被看的词", "keys"),
         ),
         steps=_unscaled,
     ),

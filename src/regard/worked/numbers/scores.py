@@ -199,9 +199,7 @@ ROWS = (
     ),
     Worked(
         id="W2",
-        title=Text(
-            'where "它" (it) looks back in 那只 猫 没 过 马路 ， 因为', "“它”回头看：那只 猫 没 过 马路 ， 因为"
-        ),
+        title=Text('what "它" (it) attends to in 那只 猫 没 过 马路 ， 因为', "“它”回头看：那只 猫 没 过 马路 ， 因为"),
         source=Text(
             "teaching example of self-attention; scores already divided by √64",
             "讲解自注意力的例子；分数已除以 √64",
@@ -213,7 +211,7 @@ ROWS = (
         inputs=(
             numbers("scores", "0.3, 2.8, 0.2, 0.1, 0.1, 0.0, 0.6", "scaled scores", "缩放后的分数", "keys"),
             numbers("values", "0, 0.9, 0, 0, -0.4, 0, 0", "the value of each word", "每个词的值", "keys"),
-            words("words", "那只, 猫, 没, 过, 马路, ，, 因为", "the words looked at", "被看的词", "keys"),
+            words("words", "那只, 猫, 没, 过, 马路, ，, 因为", "the words attended to", "被看的词", "keys"),
         ),
         steps=_pronoun,
     ),

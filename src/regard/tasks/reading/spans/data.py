@@ -29,7 +29,7 @@ from regard.tasks.reading.settings import ReadingSettings
 
 _FILE = "spans.json"
 _SAMPLE = 300
-"""Made stories from which the words are taken: each of their few dozen comes in hundreds of them."""
+"""Synthetic stories from which the words are taken: each of their few dozen comes in hundreds of them."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def tested(data: StoriesSettings, seed: int) -> list[Question]:
 
 
 def example(settings: ReadingSettings) -> Question:
-    """A question to look at: of a made story of the test part, or the first that is held out."""
+    """A question to look at: of a synthetic story of the test part, or the first that is held out."""
     made = settings.data.made
     return held_out(settings)[0] if made is None else questions_of(synthetic_story(made, settings.seed, "test", 0))[-1]
 

@@ -12,7 +12,7 @@ from regard.tasks.core.task import Prepared
 from regard.tasks.reading.settings import ReadingSettings
 
 _SAMPLE = 300
-"""Made stories from which the vocabulary is taken: each of their few dozen words comes in hundreds of them."""
+"""Synthetic stories from which the vocabulary is taken: each of their few dozen words comes in hundreds of them."""
 
 
 Stories = Prepared[StoryVocabulary, StoryBatch, list[StoryBatch]]
@@ -83,7 +83,7 @@ def tested(data: StoriesSettings, seed: int) -> list[Story]:
 
 
 def example(settings: ReadingSettings) -> Story:
-    """A story to look at: a made one of the test part, or the first that is held out."""
+    """A story to look at: a synthetic one of the test part, or the first that is held out."""
     made = settings.data.made
     return held_out(settings)[0] if made is None else synthetic_story(made, settings.seed, "test", 0)
 
