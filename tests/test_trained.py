@@ -18,7 +18,7 @@ NAMES = sorted(path.parent.name for path in RUNS.glob("*/outputs.json"))
 # By the verb of a call: what the same model answers in Python to the input of a recorded line, and the line's answer.
 IN_PYTHON = {
     "translate": lambda model, line: (model.translate([line["source"]])[0].text, line["outputs"][0]["text"]),
-    "caption": lambda model, line: (model.caption([model.see(Path(line["image"]))])[0].text, line["caption"]),
+    "caption": lambda model, line: (model.caption([model.image_of(Path(line["image"]))])[0].text, line["caption"]),
     "fill": lambda model, line: (model.fill([line["text"]])[0].filled, line["filled"]),
     "classify": lambda model, line: (model.classify([line["text"]])[0].label, line["label"]),
     "tag": lambda model, line: (list(model.tag([line["text"]])[0].tags), line["tags"]),

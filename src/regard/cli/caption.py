@@ -15,7 +15,7 @@ from regard.cli.inputs import STANDARD_INPUT, refuse_input, standard_input
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.tasks.captioning.predictor import Seen
+    from regard.tasks.captioning.predictor import CaptionedFile
 
 Images = Annotated[
     list[Path],
@@ -82,7 +82,7 @@ def caption(
     paths = list(_files(_named(images), features))
     for written in (*(draw or []), out_):
         refuse_input(written, *paths)
-    seen: list[Seen] = []
+    seen: list[CaptionedFile] = []
     faults = _written(
         _watched(load(run, threads=threads).stream(paths, beam=beam), seen if draw else None), format, looks, out_
     )
@@ -127,7 +127,7 @@ def _files(given: Iterable[Path], features: bool) -> Iterator[Path]:
         yield from inside
 
 
-def _watched(seen: "Iterator[Seen]", kept: "list[Seen] | None") -> "Iterator[Seen]":
+def _watched(seen: "Iterator[CaptionedFile]", kept: "list[CaptionedFile] | None") -> "Iterator[CaptionedFile]":
     """All of them; those that can be drawn are kept if there is a list for them, and faults are reported."""
     for one in seen:
         if one.fault is not None:
@@ -137,7 +137,7 @@ def _watched(seen: "Iterator[Seen]", kept: "list[Seen] | None") -> "Iterator[See
         yield one
 
 
-def _written(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None) -> int:
+def _written(seen: "Iterator[CaptionedFile]", format: str, looks: bool, path: Path | None) -> int:
     """Write a line for each, as they come or all in a file; the number of faults."""
     from regard.files import write_atomically
 
@@ -155,7 +155,7 @@ def _written(seen: "Iterator[Seen]", format: str, looks: bool, path: Path | None
     return faults
 
 
-def _line(one: "Seen", format: str, looks: bool) -> str:
+def _line(one: "CaptionedFile", format: str, looks: bool) -> str:
     if format == "text":
         return one.caption.text if one.caption else ""
     if format == "tsv":

@@ -117,7 +117,7 @@ def test_a_caption_is_the_same_alone_and_among_others(captioner: CaptioningPredi
 def test_a_view_lays_each_look_over_the_picture(captioner: CaptioningPredictor, tmp_path: Path) -> None:
     Image.fromarray(captioner.images("test", 0)[1].pixels).save(tmp_path / "a.png")
     view = TASK.view(captioner, str(tmp_path / "a.png"))
-    words = captioner.caption([captioner.see(tmp_path / "a.png")])[0].words
+    words = captioner.caption([captioner.image_of(tmp_path / "a.png")])[0].words
     assert [one.title for one in view.matrices] == ["end" if word == END_WORD else word for word in words]
     assert all(isinstance(one, Overlay) and one.values.shape == (4, 4) for one in view.matrices)
     made = TASK.view(captioner, None, seed=3, language="zh")
@@ -205,7 +205,7 @@ def test_a_folder_of_pictures_with_several_captions_b44(tmp_path: Path) -> None:
     assert set(evaluation.measures) == {"exact", "bleu"} and evaluation.items == 1
     assert "nrefs:2" in evaluation.signatures["bleu"]
     shown = captioner.images("test", 0)[0]
-    assert (captioner.see(tmp_path / "3.png") == shown.pixels).all()
+    assert (captioner.image_of(tmp_path / "3.png") == shown.pixels).all()
 
 
 def with_features(tmp_path: Path) -> dict[str, Any]:

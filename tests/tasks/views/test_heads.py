@@ -19,7 +19,7 @@ from regard.tasks.translation.data import Tokenizers
 from regard.tasks.translation.predictor import TranslationPredictor
 from regard.tasks.translation.settings import TranslationSettings
 from regard.tasks.translation.task import TASK
-from regard.tasks.views.generation import Looks, generation_view
+from regard.tasks.views.generation import StepWeights, generation_view
 from regard.tasks.views.heads import Heads, heads_of, heads_view
 from regard.views.page.page import page
 from regard.views.picture.picture import picture
@@ -121,7 +121,9 @@ def test_the_steps_of_a_translation_are_those_that_wrote_it():
 
 def test_generation_by_hand():
     logits = torch.tensor([[0.2, 0.5, 0.3], [0.7, 0.1, 0.2]]).log()
-    view = generation_view(logits, torch.tensor([2, 0]), "abc".__getitem__, [Looks(torch.ones(2, 1), ["x"])], most=2)
+    view = generation_view(
+        logits, torch.tensor([2, 0]), "abc".__getitem__, [StepWeights(torch.ones(2, 1), ["x"])], most=2
+    )
     assert view.matrices[1].texts == (("", "b", "c"), ("", "a", "c"))
     assert view.matrices[1].values.tolist() == [pytest.approx([0.3, 0.5, 0.3]), pytest.approx([0.7, 0.7, 0.2])]
     with pytest.raises(DataError, match="nothing was written"):

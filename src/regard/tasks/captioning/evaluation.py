@@ -40,7 +40,7 @@ class PointingGame:
     by_chance: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def add(self, weights: np.ndarray, boxes: Sequence[Box], named: int, size: int) -> None:
-        """Count one look `(rows, columns)` at an image of so many pixels a side."""
+        """Count one map of weights `(rows, columns)` over an image of so many pixels a side."""
         overlaps = [overlapped(weights.shape, box, size) for box in boxes]
         others = np.logical_or.reduce([np.zeros(weights.shape, bool), *overlaps[:named], *overlaps[named + 1 :]])
         places = (overlaps[named], others & ~overlaps[named], centred(weights.shape, boxes[named], size))
@@ -89,38 +89,41 @@ class Judged:
     """Captions of a model beside the right ones.
 
     Attributes:
-        said: by the model.
+        outputs: the captions of the model.
         right: of each image, one or more.
-        looks: of the words that name objects, while it reads the first right caption; None where no boxes are known.
+        looks: of the words that name objects, with the first right caption teacher-forced; None where no boxes are
+            known.
     """
 
-    said: list[str]
+    outputs: list[str]
     right: list[tuple[str, ...]]
     looks: PointingGame | None
 
     @property
     def exact(self) -> float:
         """Share of the captions that are one of the right ones, character for character."""
-        return sum(said in right for said, right in zip(self.said, self.right, strict=True)) / len(self.said)
+        return sum(outputs in right for outputs, right in zip(self.outputs, self.right, strict=True)) / len(
+            self.outputs
+        )
 
     def bleu(self) -> Measured:
         """Corpus BLEU against all right captions of each image; one that is named twice counts as once."""
         most = max(len(right) for right in self.right)
         sets = [[right[number % len(right)] for right in self.right] for number in range(most)]
-        return bleu(self.said, sets)
+        return bleu(self.outputs, sets)
 
 
 def judge(captioner: CaptioningPredictor, images: ImageSource, beam: int = 1) -> Judged:
     """Caption all images of a source and play the pointing game with the words that name objects."""
-    said: list[str] = []
+    outputs: list[str] = []
     right: list[tuple[str, ...]] = []
     looks = PointingGame()
     for start in range(0, len(images), _TOGETHER):
         chunk = [images[number] for number in range(start, min(start + _TOGETHER, len(images)))]
-        said += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
+        outputs += [one.text for one in captioner.captions([one.pixels for one in chunk], beam)]
         right += [one.captions for one in chunk]
         _play(captioner, [one for one in chunk if one.named], looks)
-    return Judged(said, right, looks if looks.words else None)
+    return Judged(outputs, right, looks if looks.words else None)
 
 
 @torch.no_grad()
@@ -161,10 +164,10 @@ def evaluate_run(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]
         measures["bleu"], signatures["bleu"] = scored.value, scored.signature
     if judged.looks:
         rows.append(
-            {"pairs": "a cell at random", "pictures": len(judged.said), "exact": None, **judged.looks.chances()}
+            {"pairs": "a cell at random", "pictures": len(judged.outputs), "exact": None, **judged.looks.chances()}
         )
     return Evaluation(
-        items=len(judged.said),
+        items=len(judged.outputs),
         unit="pictures",
         measures=measures,
         signatures=signatures,
@@ -174,4 +177,4 @@ def evaluate_run(captioner: CaptioningPredictor, run: Path, test: dict[str, Any]
 
 
 def _row(name: str, judged: Judged) -> dict[str, Any]:
-    return {"pairs": name, "pictures": len(judged.said), **measures_of(judged)}
+    return {"pairs": name, "pictures": len(judged.outputs), **measures_of(judged)}

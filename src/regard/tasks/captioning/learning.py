@@ -2,7 +2,7 @@
 
 Soft (Xu et al. 2015, §4.2.1, eq. 14): −log p(y|x) + λ Σ_i (1 − Σ_t α_ti)².
 
-Hard (§4.1): log p(y|a) ≥ Σ_s p(s|a) log p(y|s, a), the expectation over paths of looks s. Its gradient, eq. 11, is
+Hard (§4.1): log p(y|a) ≥ Σ_s p(s|a) log p(y|s, a), the expectation over the sampled cells s. Its gradient, eq. 11, is
 estimated by one drawn path (eq. 12): ∇ log p(y|s, a) + λ_r (log p(y|s, a) − b) ∇ log p(s|a) + λ_e ∇ H[s]. The baseline
 moves with what was reached, b ← .9 b + .1 log p(y|s, a), and each image reads, with a certain probability, the means
 α in place of its draws: both make the estimate calmer.
@@ -46,9 +46,9 @@ def from_captions(model: nn.Module, batch: CaptionBatch, learning: LearningSetti
         rewarded = learning.reward * reinforce(torch.cat(reached), torch.cat(log_draws), model.baseline)
         total = total + (rewarded - rewarded.detach())
     if learning.words:
-        said = torch.cat([batch.words_out, batch.words_out[:count]])
-        seen = learning.words * missed(model.detected(memory), said)
-        total = total + (seen - seen.detach())
+        targets = torch.cat([batch.words_out, batch.words_out[:count]])
+        detection = learning.words * missed(model.detected(memory), targets)
+        total = total + (detection - detection.detach())
     return Objective(total, word_count, correct)
 
 
@@ -57,21 +57,21 @@ def without_colors(images: Num[Tensor, "batch height width channels"]) -> Num[Te
     return images.float().mean(-1, keepdim=True).to(images.dtype).expand_as(images)
 
 
-def missed(logits: Float[Tensor, "batch words"], said: Int[Tensor, "batch steps"]) -> Float[Tensor, ""]:
+def missed(logits: Float[Tensor, "batch words"], targets: Int[Tensor, "batch steps"]) -> Float[Tensor, ""]:
     """Binary cross-entropy of every word, in the caption or not, summed over the batch, in nats."""
-    present = torch.zeros_like(logits).scatter_(1, said.clamp_min(PADDING), 1.0)
+    present = torch.zeros_like(logits).scatter_(1, targets.clamp_min(PADDING), 1.0)
     present[:, : len(SPECIALS)] = 0
     return F.binary_cross_entropy_with_logits(logits, present, reduction="sum")
 
 
 def _learned(
-    model: Captioner, memory: Memory, words_in: Tensor, said: Tensor, learning: LearningSettings
+    model: Captioner, memory: Memory, words_in: Tensor, targets: Tensor, learning: LearningSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Total, count and right words of some rows; log p(y|s, a) and log p(s|a) of those that drew."""
     hard, decoder = model.settings.look != "soft", model.decoder
     expected = torch.rand(len(words_in), device=words_in.device) < learning.expected if hard else None
     step = decoder.step(decoder.start(memory, len(words_in)), words_in, expected)
-    is_word, logs = _words(step.logits, said)
+    is_word, logs = _words(step.logits, targets)
     added = logs.new_zeros(())
     looks = step.attended[IMAGE]
     if learning.evenly:
@@ -82,7 +82,7 @@ def _learned(
     reached = log_draws = logs.new_zeros(0)
     if looks.log_prob is not None and expected is not None:
         reached, log_draws = logs.sum(1)[~expected], (looks.log_prob * is_word).sum(1)[~expected]
-    correct = ((step.logits.detach().argmax(-1) == said) & is_word).sum()
+    correct = ((step.logits.detach().argmax(-1) == targets) & is_word).sum()
     return -logs.sum() + (added - added.detach()), is_word.sum(), correct, reached, log_draws
 
 
@@ -110,20 +110,20 @@ def unevenness(weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, ""]
 
 
 def entropy(log_weights: Float[Tensor, "batch steps cells"]) -> Float[Tensor, "batch steps"]:
-    """H of each look's distribution, in nats."""
-    seen = log_weights > -torch.inf
-    return -torch.where(seen, log_weights.exp() * torch.where(seen, log_weights, 0), 0).sum(-1)
+    """H of each step's distribution over cells, in nats."""
+    possible = log_weights > -torch.inf
+    return -torch.where(possible, log_weights.exp() * torch.where(possible, log_weights, 0), 0).sum(-1)
 
 
 def of_words(model: Captioner, batch: CaptionBatch) -> Objective:
-    """−log p of the words alone, with attention as in use."""
+    """−log p of the words alone, with attention as at inference."""
     decoder = model.decoder
     step = decoder.step(decoder.start(model.encode(batch.images), len(batch)), batch.words_in)
     is_word, logs = _words(step.logits, batch.words_out)
     return Objective(-logs.sum(), is_word.sum(), ((step.logits.argmax(-1) == batch.words_out) & is_word).sum())
 
 
-def _words(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+def _words(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Which steps have a word to predict, and its log-probability; 0 at the others."""
-    logs = -F.cross_entropy(logits.float().transpose(1, 2), said, ignore_index=IGNORED, reduction="none")
-    return said != IGNORED, logs
+    logs = -F.cross_entropy(logits.float().transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
+    return targets != IGNORED, logs

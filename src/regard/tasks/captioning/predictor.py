@@ -36,7 +36,7 @@ END_WORD = SPECIALS[END]
 
 @dataclass(frozen=True)
 class Caption:
-    """What a model said of an image.
+    """The caption that a model generated for an image.
 
     Attributes:
         text: the caption.
@@ -52,12 +52,12 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What came of a file.
+class CaptionedFile:
+    """A file of an image, and its caption.
 
     Attributes:
         path: of the file.
-        image: as the model sees it: `(size, size, 3)`, uint8, or features; None where it cannot be read.
+        image: as the model reads it: `(size, size, 3)`, uint8, or features; None where it cannot be read.
         caption: None where it cannot be read.
         fault: why it cannot be read, or None.
     """
@@ -68,7 +68,9 @@ class Seen:
     fault: DataError | None
 
 
-class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Captioner, Path, Seen, Seen]):
+class CaptioningPredictor(
+    StreamPredictor[CaptioningSettings, Tokenizer, Captioner, Path, CaptionedFile, CaptionedFile]
+):
     """A captioner and its words."""
 
     settings_type = CaptioningSettings
@@ -120,7 +122,7 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
         """A part of the run's own source; pixels are features where the run is made for them."""
         return images_of(self.settings, part, seed)
 
-    def see(self, path: Path) -> np.ndarray:
+    def image_of(self, path: Path) -> np.ndarray:
         """A file's image in the size of the run, or its features where the run is made for them.
 
         Raises:
@@ -133,8 +135,8 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
 
     def stream(
         self, items: Iterable[Path], *, beam: int = 1, batch: int = 32, chunk: int | None = None, first: int = 1
-    ) -> Iterator[Seen]:
-        """What each file shows and its caption, or what is wrong with it, in order.
+    ) -> Iterator[CaptionedFile]:
+        """The image and the caption of each file, or what is wrong with it, in order.
 
         Args:
             items: paths of images.
@@ -145,23 +147,23 @@ class CaptioningPredictor(StreamPredictor[CaptioningSettings, Tokenizer, Caption
         """
         yield from self.in_batches(self.read_all(items, first), partial(self.answer, beam=beam), batch, chunk or batch)
 
-    def read(self, given: Path, line: int = 1) -> Seen:
+    def read(self, given: Path, line: int = 1) -> CaptionedFile:
         """A file's image, or why it cannot be read."""
         try:
-            return Seen(given, self.see(given), None, None)
+            return CaptionedFile(given, self.image_of(given), None, None)
         except DataError as error:
-            return Seen(given, None, None, error)
+            return CaptionedFile(given, None, None, error)
 
-    def length(self, item: Seen) -> int:
+    def length(self, item: CaptionedFile) -> int:
         """Images are captioned in the order in which they come; 0 for a file that cannot be read."""
         return 0 if item.image is None else 1
 
-    def answer(self, items: list[Seen], beam: int = 1) -> list[Seen]:
+    def answer(self, items: list[CaptionedFile], beam: int = 1) -> list[CaptionedFile]:
         """The images of a batch with their captions."""
         captions = self.captions([one.image for one in items if one.image is not None], beam)
         return [replace(one, caption=caption) for one, caption in zip(items, captions, strict=True)]
 
-    def blank(self, item: Seen) -> Seen:
+    def blank(self, item: CaptionedFile) -> CaptionedFile:
         """The file with what is wrong with it."""
         return item
 

@@ -36,28 +36,30 @@ class LearningSettings(BaseModel):
     words: float = Field(
         default=0.0,
         ge=0,
-        description="Weight of a term by which single cells learn to detect the caption's words. It takes the place of "
-        "an encoder that was trained before.",
+        description="Weight of a term by which single cells learn to detect the caption's words. It replaces "
+        "pretraining of the encoder.",
     )
     grey: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="Share of the images that the detectors of words see again without colours, so that things are "
-        "known by their shapes.",
+        description="Share of the images that the word detectors also get without colours, so that things are "
+        "recognized by their shapes.",
     )
     evenly: float = Field(
         default=0.0,
         ge=0,
-        description="λ of the doubly stochastic term: every cell should be looked at once in all, Σ_t α_ti = 1.",
+        description="λ of the doubly stochastic term: every cell should be attended to once in all, Σ_t α_ti = 1.",
     )
     reward: float = Field(default=1.0, ge=0, description="λ_r of REINFORCE, for model.look=sample.")
-    entropy: float = Field(default=0.0, ge=0, description="λ_e: how much spread-out looks are worth (hard attention).")
+    entropy: float = Field(
+        default=0.0, ge=0, description="λ_e: weight of the entropy of the attention (hard attention)."
+    )
     expected: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Share of the images whose looks are means all the same (hard attention).",
+        description="Share of the images that use the weighted mean of the cells all the same (hard attention).",
     )
 
 

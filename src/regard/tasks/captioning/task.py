@@ -1,4 +1,4 @@
-"""The task of captioning: an image in, a caption out, and a look for each of its words (Xu et al. 2015)."""
+"""The task of captioning: an image in, a caption out, with the attention of each of its words (Xu et al. 2015)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ from regard.models.captioning.settings import Backbone
 from regard.tasks.captioning.data import Captions, prepare_captions
 from regard.tasks.captioning.evaluation import evaluate_run, judge, measures_of
 from regard.tasks.captioning.learning import from_captions, of_words
-from regard.tasks.captioning.predictor import CaptioningPredictor, Seen, begin_from
+from regard.tasks.captioning.predictor import CaptionedFile, CaptioningPredictor, begin_from
 from regard.tasks.captioning.settings import CaptioningSettings
 from regard.tasks.captioning.view import captions_view
 from regard.tasks.core.config import branch
@@ -71,12 +71,12 @@ def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any]
 def _view(captioner: CaptioningPredictor, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
     if text is not None:
         if seed is not None:
-            raise ConfigError("--seed is of a scene that is made; leave it out beside an image")
-        image = captioner.see(Path(text))
-        return captions_view([Seen(Path(text), image, captioner.caption([image])[0], None)], language)
+            raise ConfigError("--seed is of a synthetic scene; leave it out beside an image")
+        image = captioner.image_of(Path(text))
+        return captions_view([CaptionedFile(Path(text), image, captioner.caption([image])[0], None)], language)
     shown = captioner.images("test", seed or 0)[0]
     return captions_view(
-        [Seen(Path(shown.place), shown.pixels, captioner.caption([shown.pixels])[0], None)],
+        [CaptionedFile(Path(shown.place), shown.pixels, captioner.caption([shown.pixels])[0], None)],
         language,
         [one.box for one in shown.named],
         [_RIGHT.get(language, _RIGHT["en"]).format(caption=shown.captions[0])],

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.images.captioned import Box
-from regard.tasks.captioning.predictor import END_WORD, Seen
+from regard.tasks.captioning.predictor import END_WORD, CaptionedFile
 from regard.views.view import Matrix, Overlay, View
 
 _END = {"en": "end", "zh": "结束"}
@@ -14,7 +14,7 @@ _TITLE = {"en": "{count} captions", "zh": "{count} 条描述"}
 
 
 def captions_view(
-    seen: Sequence[Seen],
+    seen: Sequence[CaptionedFile],
     language: str = "en",
     boxes: Sequence[Box] = (),
     notes: Sequence[str] = (),
@@ -22,7 +22,7 @@ def captions_view(
     """The attention of each word of each caption, laid over its image; over features there is nothing to lay it on.
 
     Args:
-        seen: each image and what was said of it; those that could not be read are left out.
+        seen: each image and its caption; those that could not be read are left out.
         language: "en" or "zh", of the words around.
         boxes: where known objects are, for a single image.
         notes: what a reader should know.

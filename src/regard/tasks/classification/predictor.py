@@ -19,7 +19,7 @@ from regard.tasks.core.lines import Line, read_line
 from regard.tasks.core.notes import unknown_words
 from regard.tasks.core.predictor import StreamPredictor, inference
 from regard.tasks.views.heads import heads_of, heads_view
-from regard.tasks.views.past import looks_back, past_matrices, past_view
+from regard.tasks.views.past import past_matrices, past_view, past_weights
 from regard.views.view import Matrix, View
 from regard.vocabulary import UNKNOWN
 
@@ -129,5 +129,5 @@ class ClassificationPredictor(StreamPredictor[ClassificationSettings, Known, Cla
             attended = model.reader(model.embedding(ids), torch.ones_like(ids, dtype=torch.bool)).attended
             grid = heads_view(heads_of(attended, sentence.tokens), notes, language)
             return replace(grid, overview=[*pooled, *grid.overview])
-        matrices = past_matrices(looks_back(model.reader, model.embedding(ids)), sentence.tokens, language)
+        matrices = past_matrices(past_weights(model.reader, model.embedding(ids)), sentence.tokens, language)
         return past_view([*matrices, *pooled], self.settings.model.kind, notes, language)

@@ -10,9 +10,9 @@ from regard.errors import DataError, RegardError
 from regard.layers.decoder import Step
 from regard.models.text.language import LanguageModel
 from regard.models.text.language_models import Model
-from regard.tasks.views.generation import Looks, generation_view
+from regard.tasks.views.generation import StepWeights, generation_view
 from regard.tasks.views.heads import heads_of, heads_view
-from regard.tasks.views.past import looks_back, past_matrices, past_view
+from regard.tasks.views.past import past_matrices, past_view, past_weights
 from regard.views.view import View
 
 _LAYER = {"en": "layer {number}: what each step attended to", "zh": "第 {number} 层：每一步看了哪里"}
@@ -85,7 +85,7 @@ def steps_view(
     read, first = ids[:-1], len(ids) - 1 - written
     tables = _tables(model, read)
     looks = [
-        Looks(table[first:], labels[:-1], _LAYER[language].format(number=number) if len(tables) > 1 else "")
+        StepWeights(table[first:], labels[:-1], _LAYER[language].format(number=number) if len(tables) > 1 else "")
         for number, table in enumerate(tables, start=1)
     ]
     logits, written_ids = _read(model, read).logits[0, first:], torch.tensor(ids[-written:])
@@ -96,7 +96,7 @@ def steps_view(
 def _tables(model: Model, ids: Sequence[int]) -> list[Float[Tensor, "reads read"]]:
     """What each position attended to, one table per layer, heads averaged."""
     if isinstance(model, LanguageModel):
-        return looks_back(model.reader, model.embedding(_row(model, ids)))
+        return past_weights(model.reader, model.embedding(_row(model, ids)))
     return [look.weights[0].mean(0).cpu() for look in _read(model, ids).attended.values()]
 
 

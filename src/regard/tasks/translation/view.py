@@ -11,7 +11,7 @@ from regard.layers.decoder import Step
 from regard.models.transformer.translator import TransformerTranslator
 from regard.tasks.core.lines import Line
 from regard.tasks.translation.predictor import TranslationPredictor
-from regard.tasks.views.generation import Looks, generation_view
+from regard.tasks.views.generation import StepWeights, generation_view
 from regard.tasks.views.heads import Heads, heads_of, heads_view
 from regard.views.view import View
 from regard.vocabulary import BEGIN, END, SPECIALS
@@ -102,7 +102,7 @@ def steps_of_translation(
     looks = []
     if alignment is not None:
         weights = read.step.weights(alignment)[0]
-        looks.append(Looks(weights, read.source_tokens))
+        looks.append(StepWeights(weights, read.source_tokens))
     return generation_view(
         read.step.logits[0],
         torch.tensor(read.written, device=read.ids.device),

@@ -31,8 +31,8 @@ _WORDS: dict[str, dict[str, str]] = {
 }
 
 
-class Looks(NamedTuple):
-    """What the steps attended to, as one table.
+class StepWeights(NamedTuple):
+    """The weights of the steps, as one table.
 
     Attributes:
         weights: one row per step.
@@ -49,7 +49,7 @@ def generation_view(
     logits: Float[Tensor, "steps choices"],
     written: Int[Tensor, " steps"],
     spell: Callable[[int], str],
-    looks: Sequence[Looks] = (),
+    looks: Sequence[StepWeights] = (),
     *,
     most: int = 4,
     notes: Sequence[str] = (),

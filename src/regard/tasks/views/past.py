@@ -18,7 +18,7 @@ _ROW, _COLUMN = {"en": "word", "zh": "词"}, {"en": "its past", "zh": "它的过
 
 
 @torch.no_grad()
-def looks_back(
+def past_weights(
     reader: Reader, inputs: Float[Tensor, "1 time inputs"], state: Any = None
 ) -> list[Float[Tensor, "time time"]]:
     """The weights of each position over those before it, one table per layer: 0 from the diagonal on.

@@ -119,8 +119,8 @@ class SpansPredictor(Predictor[ReadingSettings, Known, SpanReader]):
         return [found[at] for at in range(len(questions))]
 
     @inference
-    def look(self, question: Question) -> SpanAttention:
-        """Answer one question, with the attention weights of its reading."""
+    def attention(self, question: Question) -> SpanAttention:
+        """Answer one question, with the attention weights of the model."""
         read_length(question, MOST_SHOWN)
         with record(self.model) as seen:
             [found] = self._together([question])

@@ -67,7 +67,7 @@ def span_view(answerer: "SpansPredictor", question: Question, language: str = "e
         question: about its text.
         language: "en" or "zh".
     """
-    words, attention = _WORDS.get(language, _WORDS["en"]), answerer.look(question)
+    words, attention = _WORDS.get(language, _WORDS["en"]), answerer.attention(question)
     found, read = attention.found, words_in(question.text)
     answer = found.text or words["nothing"]
     title = words["title"].format(asked=question.question, answer=answer, probability=found.probability)

@@ -21,7 +21,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？]+|[^.!?。！？\n]+")
 _NUMBERED = re.compile(r"^\s*\d+\s+")
 
 
-class Look(NamedTuple):
+class HeadRead(NamedTuple):
     """How much of each sentence one head read at one step.
 
     Attributes:
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
     answer: str
     probability: float
     probabilities: dict[str, float]
-    looks: list[Look]
+    looks: list[HeadRead]
     notes: list[str]
 
     @property
@@ -145,7 +145,7 @@ class StoriesPredictor(Predictor[ReadingSettings, StoryVocabulary, StoryReader])
             for step in range(end - self.settings.sentences.thinking, end + 1):
                 weights = np.zeros(len(story.lines))
                 np.add.at(weights, lines, table[step])
-                looks.append(Look(name, step - end + self.settings.sentences.thinking, weights * facts))
+                looks.append(HeadRead(name, step - end + self.settings.sentences.thinking, weights * facts))
         best = int(chances.argmax())
         answers = self.vocabulary.answers
         probabilities = dict(zip(answers, chances.tolist(), strict=True))

@@ -26,7 +26,7 @@ _WORDS = {
         "column": "sentence",
         "asks": "question",
         "answer": "answer",
-        "looked": "{question}: most read is {place}, {verdict}.",
+        "looked": "{question}: the sentence read most is {place}, {verdict}.",
         "is": "a fact that the answer needs",
         "not": "not a fact that the answer needs ({facts})",
         "how": "Of a sentence: what its step wrote to a slot × what later steps left of it × how much that is read.",
