@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eflomal import Aligner
 
-from regard.data.pairs.pairs import Links, Pair
+from regard.data.pairs.parallel_text import Links, Pair
 from regard.data.pairs.pharaoh import read_pharaoh
 from regard.data.text.units import split_words
 from regard.data.translation.corpus import read_corpus

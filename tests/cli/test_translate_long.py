@@ -13,7 +13,7 @@ import time
 import pytest
 
 from regard.cli.app import app
-from regard.data.pairs.pairs import read_tsv
+from regard.data.pairs.parallel_text import read_tsv
 from regard.tasks.core.growing import GrowingFile
 
 

@@ -115,7 +115,7 @@ def align(
         warn(f"{reverse} reads and writes with the vocabularies of {run}; --reverse takes a run of the other direction")
     true = None
     if gold is not None:
-        from regard.data.pairs.pairs import Pair
+        from regard.data.pairs.parallel_text import Pair
         from regard.data.pairs.pharaoh import with_links
 
         given = [Pair(one, other, "the pairs", line) for line, (one, other) in enumerate(pairs, start=1)]

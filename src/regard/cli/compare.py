@@ -103,7 +103,7 @@ def _test(
         raise ConfigError(f"{runs[0]} has to translate something: give --source too")
     searches = {path: search_from(path, beam=beam) for path in runs}  # all checked before the first one translates
 
-    from regard.data.pairs.pairs import read_pairs
+    from regard.data.pairs.parallel_text import read_pairs
     from regard.data.text.lines import read_lines
     from regard.metrics.significance import SEED
     from regard.tasks.core.load import load

@@ -53,7 +53,7 @@ def pairs_of(
         raise ConfigError("--separator is empty; nothing can stand between columns then")
     refuse_input(out_, source, target, tsv)
     if tsv is not None:
-        from regard.data.pairs.pairs import iterate_tsv
+        from regard.data.pairs.parallel_text import iterate_tsv
 
         return ((pair.source, pair.target) for pair in iterate_tsv(tsv, separator, columns_of(columns)))
     assert source is not None and target is not None

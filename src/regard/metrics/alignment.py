@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set as AbstractSet
 from typing import NamedTuple
 
-from regard.data.pairs.pairs import Link
+from regard.data.pairs.parallel_text import Link
 from regard.errors import DataError
 
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.pairs.pairs import Link
+from regard.data.pairs.parallel_text import Link
 from regard.errors import ShapeError
 
 

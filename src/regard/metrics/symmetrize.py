@@ -7,7 +7,7 @@ target).
 from bisect import insort
 from collections.abc import Callable, Iterable, Set as AbstractSet
 
-from regard.data.pairs.pairs import Link
+from regard.data.pairs.parallel_text import Link
 
 # In steps of (target, source): the sides first, then the corners.
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))

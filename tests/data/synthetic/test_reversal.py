@@ -1,6 +1,6 @@
 import pytest
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.synthetic.reversal import available, reversal
 from regard.errors import ConfigError
 

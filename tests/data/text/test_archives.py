@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from regard.data.pairs.pairs import read_tsv
+from regard.data.pairs.parallel_text import read_tsv
 from regard.data.text.lines import iterate_lines, read_lines
 from regard.errors import DataError
 from tests.shared import SHARED, needs_shared

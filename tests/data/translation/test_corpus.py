@@ -1,6 +1,6 @@
 import pytest
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.synthetic.settings import PhraseSettings
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.data.translation.corpus import encode_pairs, make_tokenizers, read_corpus, read_training

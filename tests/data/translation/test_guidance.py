@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.tokenizers.base import Encoded
 from regard.data.translation.batches import TextBatches
 from regard.data.translation.guidance import dense_links, link_weights

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.synthetic.settings import PhraseSettings
 from regard.data.translation.corpus import read_corpus, read_training
 from regard.data.translation.joining import join_pairs

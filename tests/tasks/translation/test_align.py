@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.text.units import split_words, units, whitespace_words
 from regard.data.tokenizers.factory import train_tokenizer
 from regard.data.translation.settings import DataSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple
 
-from regard.data.pairs.pairs import Link, Pair
+from regard.data.pairs.parallel_text import Link, Pair
 from regard.data.settings import WordUnit
 from regard.data.text.lines import read_lines
 from regard.data.text.units import split_words

@@ -3,7 +3,7 @@
 import functools
 from itertools import product
 
-from regard.data.pairs.pairs import Links
+from regard.data.pairs.parallel_text import Links
 
 # Field and part of each word of a chunk; a word that only the grammar asks for has no field.
 Tags = tuple[tuple[str | None, str], ...]

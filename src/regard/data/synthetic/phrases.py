@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from regard.data.chance import Chance
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.synthetic import wording
 from regard.data.synthetic.links import Tags, chunk_links
 from regard.data.synthetic.wording import LANGUAGES, Form, Span, Wording

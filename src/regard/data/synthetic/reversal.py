@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 
 from regard.data.chance import Chance
-from regard.data.pairs.pairs import Links, Pair
+from regard.data.pairs.parallel_text import Links, Pair
 from regard.data.settings import Part
 from regard.errors import ConfigError
 

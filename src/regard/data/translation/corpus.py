@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from regard.data.chance import Chance
-from regard.data.pairs.pairs import Pair, read_jsonl, read_pairs, read_tsv
+from regard.data.pairs.parallel_text import Pair, read_jsonl, read_pairs, read_tsv
 from regard.data.pairs.pharaoh import with_links
 from regard.data.synthetic.phrases import phrases
 from regard.data.synthetic.reversal import reversal

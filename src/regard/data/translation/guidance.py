@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.text.units import whitespace_words
 from regard.data.tokenizers.base import Encoded
 

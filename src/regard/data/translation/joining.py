@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regard.data.chance import Chance
-from regard.data.pairs.pairs import Links, Pair
+from regard.data.pairs.parallel_text import Links, Pair
 from regard.data.settings import WordUnit
 from regard.data.text.units import is_unspaced, normalize, split_words
 from regard.errors import DataError

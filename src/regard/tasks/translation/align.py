@@ -6,7 +6,7 @@ from itertools import tee
 
 from torch import Tensor
 
-from regard.data.pairs.pairs import Links, Pair
+from regard.data.pairs.parallel_text import Links, Pair
 from regard.data.settings import WordUnit
 from regard.errors import RegardError
 from regard.metrics.alignment import AlignmentScores, alignment_scores

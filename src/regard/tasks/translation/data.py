@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.pairs.pairs import Pair
+from regard.data.pairs.parallel_text import Pair
 from regard.data.tokenizers.base import Tokenizer
 from regard.data.tokenizers.factory import load_tokenizer
 from regard.data.translation.batches import TextBatch, TextBatches

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.chance import Chance
-from regard.data.pairs.pairs import Link, Pair
+from regard.data.pairs.parallel_text import Link, Pair
 from regard.data.translation.corpus import read_corpus
 from regard.decoding.settings import SearchSettings
 from regard.errors import DataError

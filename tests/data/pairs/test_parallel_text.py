@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from regard.data.pairs.pairs import Pair, read_jsonl, read_pairs, read_tsv
+from regard.data.pairs.parallel_text import Pair, read_jsonl, read_pairs, read_tsv
 from regard.data.translation.corpus import read_corpus
 from regard.data.translation.settings import CorpusSettings
 from regard.errors import DataError
