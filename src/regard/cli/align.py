@@ -98,7 +98,7 @@ def align(
     if soft and format != "jsonl":
         raise ConfigError("--soft writes whole matrices; choose --format jsonl")
     if gold_reversed and gold is None:
-        raise ConfigError("--gold-reversed is of true links: name their file with --gold")
+        raise ConfigError("--gold-reversed is for true links: name their file with --gold")
     pairs = pairs_of(source, target, tsv, columns, separator, out_)
     refuse_input(out_, gold)
     for folder in (run, reverse):

@@ -92,7 +92,7 @@ def _answer_from_vocabulary(run: Path, stories: "list[Story]", format: str, thre
 
 
 def _point(run: Path, questions: "list[Asked]", format: str, threads: int | None) -> None:
-    """Answers of a reader that points; of a single one it is said where it stands."""
+    """Answers of a reader that points; for a single one its place in the text is shown."""
     from regard.tasks.core.load import load
 
     answerer = load(run, threads=threads)

@@ -20,7 +20,7 @@ _BETWEEN = 10.0  # seconds between two progress messages
 
 
 class Voice:
-    """How much is said; set once by the command that runs, or before it."""
+    """How much is printed; set once by the command that runs, or before it."""
 
     quiet = False
     debug = False
@@ -28,7 +28,7 @@ class Voice:
 
 @contextmanager
 def speaking(quiet: bool) -> Iterator[None]:
-    """Say less while a command runs, and give the old voice back afterwards."""
+    """Print less while a command runs, and restore the old setting afterwards."""
     before, Voice.quiet = Voice.quiet, quiet or Voice.quiet
     try:
         yield

@@ -111,9 +111,9 @@ def evaluate(
     if len(files) > 1:
         raise ConfigError("choose one kind of test data: --source and --target, --tsv, or --jsonl")
     if links is not None and source is None and tsv is None:
-        raise ConfigError("--links are of the test pairs: give --source and --target, or --tsv, too")
+        raise ConfigError("--links belong to the test pairs: give --source and --target, or --tsv, too")
     if tsv is None and (columns, separator) != ("1,2", "\t"):
-        raise ConfigError("--columns and --separator are of a table: name it with --tsv")
+        raise ConfigError("--columns and --separator describe a table: name it with --tsv")
     if predictions is not None:
         refuse_folder(predictions)  # before everything is translated
         refuse_input(predictions, source, target, tsv, jsonl, links)

@@ -48,7 +48,7 @@ def pairs_of(
     if (tsv is None) == (source is None or target is None) or (tsv is not None and source is not None):
         raise ConfigError("name the pairs: SOURCE and TARGET (files, texts, or - for one of them), or --tsv FILE")
     if tsv is None and (columns, separator) != ("1,2", "\t"):
-        raise ConfigError("--columns and --separator are of a table: name it with --tsv")
+        raise ConfigError("--columns and --separator describe a table: name it with --tsv")
     if not separator:
         raise ConfigError("--separator is empty; nothing can stand between columns then")
     refuse_input(out_, source, target, tsv)

@@ -38,8 +38,8 @@ Steps = Annotated[
     bool,
     typer.Option("--steps", help="How the text was generated: each step's attention, and its most probable tokens."),
 ]
-Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the example that is made.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the example that is made.")]
+Length = Annotated[int | None, typer.Option("--length", min=1, help="Length of the generated example.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the generated example.")]
 Out = Annotated[
     list[Path] | None, typer.Option("--out", help="Write .html, .png, .svg, .json or .csv; may be repeated.")
 ]

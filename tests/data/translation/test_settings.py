@@ -21,7 +21,7 @@ from regard.data.translation.settings import CorpusSettings, DataSettings
         ({"phrases": {"source": "fr", "target": "fr"}}, "both 'fr'"),
         ({"phrases": {}, "reversal": {}}, "given are `phrases` and `reversal`"),
         ({"reversal": {"shortest": 7, "longest": 5}}, "shortest (7) is more than longest (5)"),
-        ({"source": "a", "target": "b", "columns": [2, 1]}, "`columns` are of a `tsv`"),
+        ({"source": "a", "target": "b", "columns": [2, 1]}, "`columns` describe a `tsv`"),
         ({"tsv": "a", "columns": [3, 3]}, "`columns` name column 3 twice"),
         ({"tsv": "a", "columns": [0, 1]}, "greater than 0"),
         ({"tsv": "a", "joined": 0}, "greater than or equal to 1"),

@@ -157,7 +157,7 @@ def test_a_fixed_context_is_told_which_input_asks():
     """Of repeat_copy the last input is how many times: a decoder that waits for it may never begin."""
     tree = {"data": {"problem": "repeat_copy"}, "model": {"kind": "fixed"}}
     assert TASK.problems(tree) == [
-        "model.mark: the last input of repeat_copy is how many times; the one before it asks: model.mark=-2"
+        "model.mark: the last input of repeat_copy is how many times; the mark stands before it: model.mark=-2"
     ]
     assert not TASK.problems({**tree, "model": {"kind": "fixed", "mark": -2}})
     assert not TASK.problems({**tree, "data": {"problem": "recall"}})

@@ -69,7 +69,7 @@ class CorpusSettings(OneOrigin):
         if self.links is not None and self.source is None and self.tsv is None:
             raise ValueError("`links` stand beside source and target, or tsv; others bring their own")
         if self.columns != (1, 2) and self.tsv is None:
-            raise ValueError("`columns` are of a `tsv`; name the file, or leave them out")
+            raise ValueError("`columns` describe a `tsv`; name the file, or leave them out")
         if self.columns[0] == self.columns[1]:
             raise ValueError(f"`columns` name column {self.columns[0]} twice; source and target are two")
         return self

@@ -13,7 +13,7 @@ Drawn = Prepared[Nothing, SequenceBatch, list[SequenceBatch]]
 
 
 def draw_sequences(settings: AlgorithmSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
-    """The sequences that a run trains on, and those that it holds out; nothing is read, saved or said."""
+    """The sequences that a run trains on, and those that it holds out; nothing is read, saved or reported."""
     made = problem(settings.data)
     held_out = Sequences(made, settings.data, settings.seed, "validation").held_out(settings.data.validation)
     return Prepared(Nothing(), Sequences(made, settings.data, settings.seed, "training"), held_out)

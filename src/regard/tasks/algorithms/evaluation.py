@@ -12,7 +12,7 @@ from regard.tasks.core.evaluation import Evaluation
 
 
 def evaluate_run(solver: AlgorithmsPredictor, run: Path, test: dict[str, Any]) -> Evaluation:
-    """Answer drawn sequences of the lengths of training and of longer ones; lengths that cannot be read are said.
+    """Answer drawn sequences of the lengths of training and of longer ones; lengths that cannot be read are reported.
 
     Args:
         solver: of the run.

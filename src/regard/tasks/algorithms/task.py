@@ -54,7 +54,7 @@ def _view(
     language: str = "en",
 ) -> View:
     if text is not None and (length is not None or seed is not None):
-        raise ConfigError("--length and --seed are of an example that is made; leave them out beside a sequence")
+        raise ConfigError("--length and --seed choose a generated example; leave them out beside a sequence")
     if text is not None:
         return memory_view(solver, solver.question(text), language)
     data = solver.settings.data
@@ -71,11 +71,11 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     training, data, model = (branch(tree, name) for name in ("training", "data", "model"))
     wrong = []
     if training.get("smoothing"):
-        wrong.append("training.smoothing: it is of choices among words; bits have none, so leave it 0")
-    # Of the other problems the last input is what asks.
+        wrong.append("training.smoothing: it smooths choices among words, and bits are none, so leave it 0")
+    # In the other problems the last input marks the question.
     if (data.get("problem"), model.get("kind"), str(model.get("mark", -1))) == ("repeat_copy", "fixed", "-1"):
         wrong.append(
-            "model.mark: the last input of repeat_copy is how many times; the one before it asks: model.mark=-2"
+            "model.mark: the last input of repeat_copy is how many times; the mark stands before it: model.mark=-2"
         )
     return wrong
 

@@ -92,7 +92,7 @@ def memory_view(solver: "AlgorithmsPredictor", item: SequenceItem, language: str
 def _following(
     solver: "AlgorithmsPredictor", item: SequenceItem, heads: dict[str, np.ndarray], words: dict[str, str]
 ) -> list[str]:
-    """How often each reading head stands where a writing one stood for the row that is to be said."""
+    """How often each reading head stands where a writing one stood for the row to output."""
     sources = solver.problem.sources(item)
     steps = [(said, given) for said, given in zip(item.answer_steps, sources, strict=True) if given is not None]
     notes = []

@@ -119,11 +119,11 @@ class CaptioningPredictor(
         return [self._caption_of(best, memory.shape) for best, *_ in found]
 
     def images(self, part: Part, seed: int) -> ImageSource:
-        """A part of the run's own source; pixels are features where the run is made for them."""
+        """A part of the run's own source; with features in place of pixels where the run uses them."""
         return images_of(self.settings, part, seed)
 
     def image_of(self, path: Path) -> np.ndarray:
-        """A file's image in the size of the run, or its features where the run is made for them.
+        """A file's image in the size of the run, or its features where the run uses them.
 
         Raises:
             DataError: the file is neither; it is named.
@@ -182,7 +182,7 @@ class CaptioningPredictor(
 
 
 def images_of(settings: CaptioningSettings, part: Part, seed: int) -> ImageSource:
-    """A part of a run's source; pixels are features where the run is made for them.
+    """A part of a run's source; with features in place of pixels where the run uses them.
 
     Raises:
         ConfigError: features are wanted and no folder of them is named, or the other way round.

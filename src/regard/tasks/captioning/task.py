@@ -71,7 +71,7 @@ def _metrics(settings: CaptioningSettings, prepared: Captions) -> Callable[[Any]
 def _view(captioner: CaptioningPredictor, text: str | None, *, seed: int | None = None, language: str = "en") -> View:
     if text is not None:
         if seed is not None:
-            raise ConfigError("--seed is of a synthetic scene; leave it out beside an image")
+            raise ConfigError("--seed chooses a synthetic scene; leave it out beside an image")
         image = captioner.image_of(Path(text))
         return captions_view([CaptionedFile(Path(text), image, captioner.caption([image])[0], None)], language)
     shown = captioner.images("test", seed or 0)[0]

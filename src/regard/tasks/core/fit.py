@@ -62,7 +62,7 @@ def fit(
     seed_everything(settings.seed)
     model = task.model(settings, prepared)  # before the folder, which settings that fit no model must not take
     if settings.training.recompute and not checkpoint_activations(model):
-        raise ConfigError("training.recompute is of a Transformer's layers, and this model has none; leave it false")
+        raise ConfigError("training.recompute is for a Transformer's layers, and this model has none; leave it false")
     if is_first():
         if not resume:
             run = RunFolder.create(folder, settings.model_dump(mode="json"))

@@ -64,7 +64,7 @@ class Task(Generic[Settings, Parts, Batch, HeldOut, Loaded, Result]):
     Attributes:
         settings: of its runs; they also say its name, its verb and its measures.
         data: `(settings, folder, say) -> Prepared`; the folder holds what an earlier start saved, or is None. What
-            needs no attention is said as `data.messages.Information`.
+            needs no attention is reported as `data.messages.Information`.
         build: `(settings, parts) -> Module`, with the weights that training begins with: as a rule the predictor's.
         loss: `settings -> ((model, batch) -> Objective)`, what training minimizes.
         metrics: `(settings, prepared) -> (model -> {name: value})`, what a validation measures.

@@ -1,4 +1,4 @@
-"""What can be said of several runs side by side."""
+"""Several runs side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -69,7 +69,7 @@ def _view(
     if text is None:
         raise ConfigError("say what to read: regard show RUN TEXT; or regard show RUN TEXT --steps, to continue it")
     if length is not None or seed is not None:
-        raise ConfigError("--length and --seed are of what is written: they go with --steps")
+        raise ConfigError("--length and --seed are for generated text: they go with --steps")
     return writer.view(text, language, heads)
 
 

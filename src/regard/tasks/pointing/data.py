@@ -13,7 +13,7 @@ Drawn = Prepared[Nothing, PointBatch, tuple[list[PointSet], list[Answer]]]
 
 
 def draw_sets(settings: PointingSettings, folder: Path | None, say: Callable[[str], None]) -> Drawn:
-    """The sets that a run trains on, and those that it holds out with their answers; nothing is read, saved or said."""
+    """The sets that a run trains on, and those that it holds out with their answers; nothing is read or saved."""
     data, problem = settings.data, point_problem(settings.data.problem)
     validation = PointSets(problem, data, settings.seed, "validation")
     sets = [validation.points(number) for number in range(data.validation)]

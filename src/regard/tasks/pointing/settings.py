@@ -48,7 +48,7 @@ class TestedPoints(BaseModel):
 
 
 class PointingSettings(RunSettings):
-    """From a set of points to an answer that is made of them."""
+    """From a set of points to an answer made of them."""
 
     verb: ClassVar[str] = "solve"
     options: ClassVar[Mapping[str, Sequence[str]]] = {"solve": ("draw", "beam", "format")}

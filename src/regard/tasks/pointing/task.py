@@ -58,7 +58,7 @@ def _view(
 ) -> View:
     if text is not None:
         if length is not None or seed is not None:
-            raise ConfigError("--length and --seed are of an example that is made; leave them out beside points")
+            raise ConfigError("--length and --seed choose a generated example; leave them out beside points")
         return pointing_view(pointer.problem, pointer.one(text), language)
     data = pointer.settings.data
     size = data.longest if length is None else length
@@ -79,7 +79,7 @@ def _problems(tree: dict[str, Any]) -> list[str]:
     if training.get("smoothing"):
         wrong.append("training.smoothing: some points may not be chosen at all, so leave it 0")
     if learning.get("by") == "lengths" and name != "tsp":
-        wrong.append(f"learning.by: lengths are of tours, and {name} has none; learn from answers")
+        wrong.append(f"learning.by: only tours have lengths, and {name} has none; learn from answers")
     if monitor == "coverage" and name == "tsp" or monitor == "length" and name != "tsp":
         wrong.append(f"training.monitor: {name} has no {monitor}; watch loss or exact")
     return wrong
