@@ -71,7 +71,15 @@ def alone(make: Callable[..., Any], *arguments: Any) -> Any:
             theirs.send(end)
 
     child = context.Process(target=made)
-    child.start()
+    # Done here, and what is alive set aside: a collection in the child would copy every page of this process.
+    gc.collect()
+    held = gc.get_freeze_count()
+    gc.freeze()
+    try:
+        child.start()
+    finally:
+        if not held:  # else this is such a child itself
+            gc.unfreeze()
     theirs.close()  # a child that failed is then an end of file here, not a wait
     try:
         given = ours.recv()
@@ -110,7 +118,6 @@ def peak_mebibytes(side: Callable[[], Any]) -> float:
 
     def watched() -> int:
         # What earlier calls freed may still be held, and would serve this one unseen; and the highest mark is theirs.
-        gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
         Path("/proc/self/clear_refs").write_text("5")

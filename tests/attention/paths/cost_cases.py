@@ -22,11 +22,11 @@ def made(shapes, **options):
 def calls(large):
     """By name: three tensors and the options; `large` enough to measure, or small enough to count."""
     torch.manual_seed(0)
-    positions, heads, width = (1024, 8, 128) if large else (521, 3, 64)
+    positions, heads, width = (512, 16, 128) if large else (521, 3, 64)
     same = [(2, heads, positions, width)] * 3
     flat = [(1, 2, 2048, 16)] * 3 if large else same
     square = [(1, 4, 1021, 16)] * 3 if large else [(2, 3, 263, 13), (2, 3, 257, 13), (2, 3, 257, 11)]
-    grouped = [(1, heads, 2048, 128) if large else (1, 6, 509, 8)]
+    grouped = [(1, heads, 1024, 128) if large else (1, 6, 509, 8)]
     grouped += [(1, 2, *grouped[0][2:])] * 2
     lengths = torch.tensor([positions, positions // 3])
     own = [lambda weights: weights]
