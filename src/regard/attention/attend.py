@@ -147,7 +147,7 @@ class Attention(nn.Module):
         dropout: on the weights, in training only.
 
     Raises:
-        ConfigError: an unknown part or one with parameters by its name; a bound score; a dropout beyond 0 to 1.
+        ConfigError: an unknown part; the name of a part that has parameters; a bound score; a dropout outside 0 to 1.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class Attention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        made = as_score(score)
-        if not isinstance(made, Score):
+        resolved = as_score(score)
+        if not isinstance(resolved, Score):
             raise ConfigError("a bound score holds for one call; give the module the score itself and bind at the call")
-        self.score = made
+        self.score = resolved
         self.normalizer = as_normalizer(normalizer)
         self.refocus = _steps(refocus)
         self.dropout = checked_dropout(dropout)
@@ -169,8 +169,8 @@ class Attention(nn.Module):
     def prepare(self, key: Float[Tensor, "*lead keys key_dim"]) -> Prepared:
         """What depends on the keys alone, made once a sequence and passed in the key's place.
 
-        Under a mask these and their values are looked at for NaN and inf once, and again after a change that torch
-        counts: what is written through `tensor.data`, numpy or another library's view of the same memory isn't seen.
+        Under a mask these and their values are checked for NaN and inf once, and again after a change that torch
+        counts: what is written through `tensor.data`, numpy or another library's view of the same memory isn't noticed.
         """
         return self.score.prepare(key)
 

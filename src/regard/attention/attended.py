@@ -1,4 +1,4 @@
-"""Attended: what an attention gives, a context and how it came about."""
+"""Attended: what an attention returns, a context and the weights that made it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +22,7 @@ class Attended:
 
     `weights` and `log_weights` are made on first access and differentiable while the graph lives. Nothing about the
     context depends on whether anybody looks. Attended is a pytree of the tensors that it holds at that time: what was
-    not made yet does not pass through vmap, export or a tree map, so ask for it with `attend(…, weights=True)`.
+    not made yet does not pass through vmap, export or a tree map, so request it with `attend(…, weights=True)`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Attended:
         """Entropy, maximum and what each key received, in memory that does not grow with queries × keys.
 
         Args:
-            top: how many of each query's largest weights are told, too, with their keys.
+            top: how many of each query's largest weights are included, with their keys.
 
         Returns:
             The statistics of the weights (after refocus, without dropout), in at least float32 and without gradients.
@@ -161,7 +161,7 @@ def check_unchanged(counts: Counted) -> None:
     if any(tensor._version != count for tensor, count in counts):
         raise RegardError(
             "these weights are made on first access, and what they are made from (query, key or bias) was changed "
-            "in place after the call, by an optimizer's step perhaps. Look earlier, or call attend(…, weights=True)"
+            "in place after the call, perhaps by an optimizer's step. Read them before, or call attend(…, weights=True)"
         )
 
 
@@ -200,5 +200,5 @@ def transformed() -> bool:
 
 
 def is_mapped() -> bool:
-    """The same, of a call that is known not to be traced."""
+    """Likewise, for a call that is known not to be traced."""
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0

@@ -1,7 +1,7 @@
 """Record: what every attention of a model did during a call, without touching the call.
 
-The tap is a forward hook on each module that returns an Attended. It is gone after the `with`, also when the body
-fails, and nothing that it keeps changes a number.
+What records is a forward hook on each module. The hooks are removed after the `with`, also when its body raises, and
+no number changes while they are there.
 """
 
 import fnmatch
@@ -49,7 +49,7 @@ class Record:
         raise RecordError(f"{name!r} never gave an Attended while it was recorded.{others}")
 
     def names(self) -> list[str]:
-        """The modules that fired, in the model's order."""
+        """The modules that returned an Attended, in the model's order."""
         return [name for name, calls in self._calls.items() if calls]
 
     def __iter__(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ class Record:
 def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
     """Record every attention of a model.
 
-    Within `with record(model) as seen: model(…)`; afterwards `seen[name]` and `seen.weights(name)`.
+    Within `with record(model) as recorded: model(…)`; afterwards `recorded[name]` and `recorded.weights(name)`.
 
     Args:
         model: any module; each submodule that returns an Attended is recorded under its dotted name ("" for itself).
@@ -91,27 +91,27 @@ def record(model: nn.Module, select: Select | None = None) -> Iterator[Record]:
         RecordError: at the start if a name or pattern fits no module; on access if it never fired.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
-    # A module that stands at two places has two names; unasked, the first will do.
+    # A module used in two places has two names; where none was selected, the first will do.
     searched = dict(model.named_modules()) if select is None else modules
     watched = [name for name, module in searched.items() if _selected(select, name, module)]
     for pattern in _patterns(select):
         if not any(fnmatch.fnmatchcase(name, pattern) for name in modules):
             raise RecordError(f"no module fits {pattern!r}.{nearest(pattern, (name for name in modules if name))}")
-    seen = Record(watched)
+    recorded = Record(watched)
     handles: list[Any] = []
     try:
         for name in watched:
-            # A tap keeps no module from its fast paths that gives no Attended.
-            handles.append(modules[name].register_forward_hook(RecordingHook(partial(_note, seen, name))))
-        yield seen
+            # A `RecordingHook` does not keep a module that returns no Attended from its fast paths.
+            handles.append(modules[name].register_forward_hook(RecordingHook(partial(_note, recorded, name))))
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _note(seen: Record, name: str, result: Any) -> None:
+def _note(recorded: Record, name: str, result: Any) -> None:
     if isinstance(result, Attended):
-        seen._add(name, result)
+        recorded._add(name, result)
 
 
 def _patterns(select: Select | None) -> list[str]:

@@ -15,10 +15,10 @@ _PART = 2**20
 
 
 class Statistics(NamedTuple):
-    """Of the weights of one call, in at least float32, without gradients.
+    """Statistics of the weights of one call, in at least float32, without gradients.
 
     Attributes:
-        entropy: of each query's weights, `−Σ w ln w`, in nats: 0: all weight on one key; ln n: n keys alike.
+        entropy: of each query's weights, `−Σ w ln w`, in nats: 0 for all weight on one key, ln n for n equal weights.
         maximum: each query's largest weight.
         received: what each key gets from all queries together.
         top_weights: each query's largest weights, in descending order.
@@ -32,7 +32,7 @@ class Statistics(NamedTuple):
     top_keys: Int[Tensor, "*lead queries top"]
 
     def largest(self, top: int) -> "Statistics":
-        """The same with fewer of the largest weights; `top` is from 0 to what there are.
+        """The same statistics with fewer of the largest weights; `top` is from 0 to as many as were made.
 
         Raises:
             ConfigError: more than were made, or fewer than 0.
@@ -53,18 +53,18 @@ def statistics_of(weights: Callable[[slice], Tensor], shape: tuple[int, ...], to
         top: how many of each query's largest weights are wanted.
     """
     checked_top(top, shape[-1])
-    found, received = [], None
+    rows, received = [], None
     with torch.no_grad():
         for part in _parts(shape):
             some = weights(part).detach()
             some = some.float() if some.dtype in (torch.float16, torch.bfloat16) else some
             sums = some.sum(-2)
             received = sums if received is None else received + sums
-            found.append((torch.special.entr(some).sum(-1), *_largest(some, top)))
+            rows.append((torch.special.entr(some).sum(-1), *_largest(some, top)))
     assert received is not None
     axis = len(shape) - 2
     entropy, maximum, top_weights, top_keys = (
-        torch.cat(each, dim=axis) if len(each) > 1 else each[0] for each in zip(*found, strict=True)
+        torch.cat(each, dim=axis) if len(each) > 1 else each[0] for each in zip(*rows, strict=True)
     )
     return Statistics(entropy, maximum, received, top_weights, top_keys)
 

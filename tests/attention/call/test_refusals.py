@@ -154,11 +154,11 @@ def test_loops_are_given_sides_that_fit(queries):
 
 
 PREPARED = {
-    "general": (regard.score("general", query_dim=7, key_dim=11), "what was prepared of the keys has shape"),
-    "low rank": (regard.score("general", query_dim=7, key_dim=11, rank=3), "what was prepared of the keys has shape"),
+    "general": (regard.score("general", query_dim=7, key_dim=11), "the prepared key has shape"),
+    "low rank": (regard.score("general", query_dim=7, key_dim=11, rank=3), "the prepared key has shape"),
     "additive": (
         regard.score("additive", query_dim=7, key_dim=11, hidden_dim=3),
-        "what was prepared of the keys has shape",
+        "the prepared key has shape",
     ),
     "dot": (regard.score("dot"), "a dot product needs one width"),
     "cosine": (regard.score("cosine"), "cosine needs one width"),

@@ -1,4 +1,4 @@
-"""What can be checked of a call of attend without computing: shapes and types, with errors that show all of them."""
+"""Checks of a call of `attend` that compute nothing: shapes and types, with errors that show all of them."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ _USUAL = (Tensor, nn.Parameter)
 
 
 def are_plain_tensors(*tensors: Tensor | None) -> bool:
-    """Whether the numbers of all lie in memory, in a call of whose query that is known: none is a class that wraps."""
+    """Whether none is of a class that wraps another tensor, so that their numbers lie in memory as the query's do."""
     for one in tensors:  # noqa: SIM110 - `all` would enter a function for each
         if one is not None and type(one) not in _USUAL and not is_plain_tensor(one):
             return False
@@ -19,10 +19,10 @@ def are_plain_tensors(*tensors: Tensor | None) -> bool:
 
 
 def checked_dropout(dropout: float) -> float:
-    """The rate as given.
+    """Return the rate unchanged.
 
     Raises:
-        ConfigError: it is no probability between 0 and 1.
+        ConfigError: it is not between 0 and 1.
     """
     if not 0.0 <= dropout <= 1.0:
         raise ConfigError(f"dropout is a probability between 0 and 1; it was {dropout}")
@@ -69,10 +69,10 @@ def checked_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> Sizes:
 
 
 def check_prepared(key: Tensor, projected: Tensor) -> None:
-    """Whether keys that were made ready are as many as the keys themselves: loops read one for each.
+    """Check that there is one prepared key for each key: loops read them side by side.
 
     Raises:
-        ShapeError: they are more or fewer.
+        ShapeError: there are more or fewer.
     """
     if projected.shape[:-1] != key.shape[:-1]:
         raise ShapeError(
@@ -81,7 +81,7 @@ def check_prepared(key: Tensor, projected: Tensor) -> None:
 
 
 def check_sides(query: Tensor, left: Tensor, key: Tensor, right: Tensor) -> None:
-    """Whether the two sides of dot products fit each other, and queries and keys: loops read them where they lie.
+    """Check that the two sides of dot products fit each other and the queries and keys: loops read them as they lie.
 
     Raises:
         ShapeError: they do not fit.

@@ -44,7 +44,7 @@ def is_safe(*tensors: Tensor | None) -> bool:
 
 
 def is_short(*tensors: Tensor | None) -> bool:
-    """Likewise for what a score's parameters multiply in float16: no product with a row of length 8 is beyond it."""
+    """The same for what a score multiplies by its parameters in float16: no product with a row of norm 8 overflows."""
     norms = [torch.linalg.vector_norm(wide(one.detach())) for one in tensors if one is not None]
     return bool(torch.stack(norms).sum() < _SHORT)
 
@@ -53,7 +53,7 @@ _SHORT = 2**13
 
 
 def is_safe_cached(*tensors: Tensor | None) -> bool:
-    """`is_safe` of what serves at many calls, such as a decoder's keys: what was checked isn't checked again.
+    """`is_safe` for tensors that serve many calls, such as a decoder's keys: each is checked once.
 
     That holds as long as a tensor is alive and unchanged, as `TensorCache` knows it.
     """

@@ -1,7 +1,7 @@
-"""What a mask comes to: fast paths know causal masks, lengths and windows, and need no drawing of queries × keys.
+"""What is known about a mask: fast paths know causal masks, lengths and windows, and need no table of queries × keys.
 
-Only what can be read off cheaply, and masks of bools only in calls that are large enough to gain: everything else is
-drawn.
+Only what can be read off cheaply is known, and of a tensor of bools only in calls that are large enough to gain by it.
+Everything else is drawn as a table.
 """
 
 import functools
@@ -83,14 +83,14 @@ class DecomposedMask(NamedTuple):
 
 
 def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
-    """What the native loop need not be drawn."""
+    """Take a mask apart into what the native loop knows by itself and what it must be given as a table."""
     if mask is None:
         return _WHOLE
     placed: list[Causal | Window] = []
     lengths: list[_Lengths | _RaggedLengths] = []
     rest: list[Mask] = []
-    for given in conjuncts(mask):
-        part = _of_padding(given, sizes) if isinstance(given, _OF_LENGTHS) else given
+    for conjunct in conjuncts(mask):
+        part = _of_padding(conjunct, sizes) if isinstance(conjunct, _OF_LENGTHS) else conjunct
         if isinstance(part, _PLACED) and (not placed or part.anchor == placed[0].anchor):
             placed.append(part)
         elif isinstance(part, _READ):
@@ -114,7 +114,7 @@ _WHOLE = DecomposedMask(False, 0, None, None, None, None, None)
 
 
 def _least(lengths: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Of each item the least length of all that are given."""
+    """The least length of each item."""
     return tuple(map(min, *lengths)) if len(lengths) > 1 else lengths[0] if lengths else None
 
 
@@ -128,7 +128,7 @@ def conjuncts(mask: Mask | None) -> list[Mask]:
 
 
 def joined(masks: list[Mask]) -> Mask | None:
-    """The mask that wants them all."""
+    """Their conjunction: the mask under which a query attends to what all of them allow; None for no masks."""
     return functools.reduce(operator.and_, masks) if masks else None
 
 
@@ -208,20 +208,20 @@ class _RaggedLengths(Ragged):
 
 def _drawn(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
     """Keys before each item's length. A decoder's steps have the same lengths: a few small masks are kept."""
-    small = len(known) * keys <= _SMALL and not torch._C._len_torch_dispatch_stack()  # what a mode makes is its own
-    return _kept(known, keys, device).clone() if small else _made(known, keys, device)
+    small = len(known) * keys <= _SMALL and not torch._C._len_torch_dispatch_stack()  # a mode owns what it makes
+    return _cached_table(known, keys, device).clone() if small else _table(known, keys, device)
 
 
 _SMALL = 2**14
 """Bytes of a mask that is kept: with 16 of them a quarter of a mebibyte."""
 
 
-def _made(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
+def _table(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
     lengths = torch.frombuffer(array("q", known), dtype=torch.int64)
     return torch.arange(keys, device=device) < lengths.to(device).view(-1, 1, 1, 1)
 
 
-_kept = functools.lru_cache(maxsize=16)(_made)
+_cached_table = functools.lru_cache(maxsize=16)(_table)
 
 
 _READ = (_Lengths, _RaggedLengths)

@@ -1,4 +1,4 @@
-"""What `attend` would refuse of a call only on its way, found beforehand and without computing, for `explain`.
+"""The errors that `attend` would raise while it computes, raised beforehand and without computing, for `explain`.
 
 Steps of `refocus=` and parts of the caller's own are not checked: they raise when they are called.
 """
@@ -30,7 +30,7 @@ from regard.errors import MaskError
 
 
 def refuse(call: Call) -> None:
-    """Raise what `attend` would.
+    """Raise what `attend` would raise.
 
     Args:
         call: one whose parts are resolved.
@@ -40,15 +40,15 @@ def refuse(call: Call) -> None:
         MaskError: the mask does not fit.
         ConfigError: a score is not bound to what it needs.
     """
-    _draw(call)
+    _check_mask(call)
     score, now = (call.score.score, call.score.now) if isinstance(call.score, Bound) else (call.score, {})
-    _ask(score, call.query, call.key, call.prepared, now)
+    _check_score(score, call.query, call.key, call.prepared, now)
     if not call.is_linear() and type(call.normalizer) in [normalizers.maker(name) for name in normalizers]:
         per_query(call.normalizer.temperature, call.query, "temperature")
 
 
-def _draw(call: Call) -> None:
-    """The mask, without its numbers."""
+def _check_mask(call: Call) -> None:
+    """Draw the mask on the meta device: its shape is checked, and no number made."""
     try:
         call._replace(query=call.query.to("meta")).draw()
     except MaskError:
@@ -57,11 +57,11 @@ def _draw(call: Call) -> None:
         return
 
 
-# --- the scores: query, key, what is prepared of it, and what they are bound to -------------------------------------
+# --- a check for each score: of query, key, the prepared key, and what the score is bound to -------------------------
 
 
-def _ask(score: Any, query: Tensor, key: Tensor, prepared: Prepared | None, now: dict[str, Any]) -> None:
-    check = _OF.get(type(score))
+def _check_score(score: Any, query: Tensor, key: Tensor, prepared: Prepared | None, now: dict[str, Any]) -> None:
+    check = _CHECKS.get(type(score))
     if check is not None:
         check(score, query, key, prepared, **now)
 
@@ -76,7 +76,7 @@ def _general(score: General, query: Tensor, key: Tensor, prepared: Prepared | No
     check_width("query", query, score.query_dim)
     if prepared is not None:
         width = score.key_dim if score.rank is None else score.rank
-        check_width("what was prepared of the keys", prepared.projected, width)
+        check_width("the prepared key", prepared.projected, width)
 
 
 def _cosine(score: Cosine, query: Tensor, key: Tensor, prepared: Prepared | None) -> None:
@@ -94,7 +94,7 @@ def _additive(score: Additive, query: Tensor, key: Tensor, prepared: Prepared | 
         check_width("key", key, score.key_dim)
     check_width("query", query, score.query_dim)
     if prepared is not None:
-        check_width("what was prepared of the keys", prepared.projected, score.hidden_dim)
+        check_width("the prepared key", prepared.projected, score.hidden_dim)
 
 
 def _located(
@@ -115,7 +115,7 @@ def _per_head(score: PerHead, query: Tensor, key: Tensor, prepared: Prepared | N
     compared = key if prepared is None else prepared.projected
     share = query.shape[1] // key.shape[1]
     for head, one in enumerate(score.each):
-        _ask(one, query[:, head], compared[:, head // share], None, {})
+        _check_score(one, query[:, head], compared[:, head // share], None, {})
 
 
 def _shaw(
@@ -127,10 +127,10 @@ def _shaw(
     key_positions: Tensor | None = None,
 ) -> None:
     score.placed(query, key, query_positions, key_positions)
-    _ask(score.score, query, key, prepared, {})
+    _check_score(score.score, query, key, prepared, {})
 
 
-_OF: dict[type, Callable[..., None]] = {
+_CHECKS: dict[type, Callable[..., None]] = {
     Dot: _dot,
     ScaledDot: _dot,
     General: _general,

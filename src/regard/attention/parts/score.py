@@ -117,7 +117,7 @@ class General(DotProduct):
         """`Wᵀ q`, or with a rank `U q`; and what is prepared."""
         check_width("query", query, self.query_dim)
         left = torch.matmul(query, self.weight) if self.rank is None else F.linear(query, self.query_weight)
-        check_width("what was prepared of the keys", prepared.projected, left.shape[-1])
+        check_width("the prepared key", prepared.projected, left.shape[-1])
         return left, prepared.projected, 1.0
 
 
@@ -152,7 +152,7 @@ class Additive(Score):
     def pair_form(self, query: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
         """What a pair's score is made of: a, b and v of `vᵀ tanh(a + b)`."""
         check_width("query", query, self.query_dim)
-        check_width("what was prepared of the keys", prepared.projected, self.hidden_dim)
+        check_width("the prepared key", prepared.projected, self.hidden_dim)
         return F.linear(query, self.query_weight), prepared.projected, self.vector
 
     def in_blocks(self, query: Float[Tensor, "*lead queries query_dim"], keys: int, **now: Any) -> str | None:
