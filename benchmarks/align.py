@@ -81,20 +81,20 @@ def main() -> None:
     options = parser.parse_args()
     gold = hansards(options.data)
     tatoeba = read_corpus(CorpusSettings(tsv=options.data / "tatoeba/fra-eng.zip/fra.txt", columns=(2, 1)))
-    told = {
+    report = {
         "regard": rates(of_runs(options.forward, options.backward, gold), gold),
         "eflomal": rates(of_eflomal(gold, tatoeba), gold),
         "eflomal, test pairs alone": rates(of_eflomal(gold), gold),
     }
     if options.json:
-        print(json.dumps({name: {kind: one._asdict() for kind, one in each.items()} for name, each in told.items()}))
+        print(json.dumps({name: {kind: one._asdict() for kind, one in each.items()} for name, each in report.items()}))
         return
-    print(f"| AER (precision, recall) of {len(gold)} pairs | " + " | ".join(told) + " |")
-    print("|---" * (1 + len(told)) + "|")
-    for kind in next(iter(told.values())):
+    print(f"| AER (precision, recall) of {len(gold)} pairs | " + " | ".join(report) + " |")
+    print("|---" * (1 + len(report)) + "|")
+    for kind in next(iter(report.values())):
         cells = [
             f"{one.error_rate:.3f} ({one.precision:.3f}, {one.recall:.3f})"
-            for one in (each[kind] for each in told.values())
+            for one in (each[kind] for each in report.values())
         ]
         print(f"| {kind} | " + " | ".join(cells) + " |")
 

@@ -98,7 +98,7 @@ def alone(make: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def end_with(parent: int) -> None:
-    """Let this process be killed when its parent ends, where the system can: nobody would hear what it measures."""
+    """Let this process be killed when its parent ends, where the system can: nobody would read what it measures."""
     if prctl := getattr(ctypes.CDLL(None), "prctl", None):
         prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:  # it ended before

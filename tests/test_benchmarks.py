@@ -35,10 +35,10 @@ def test_training_beside_joeynmt(benchmarks, capsys):
     import train
 
     train.main(["--quick", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["machine"]["threads"] == 1
-    assert [row["model"] for row in told["rows"]] == list(train.VARIANTS)
-    for row in told["rows"]:
+    report = json.loads(capsys.readouterr().out)
+    assert report["machine"]["threads"] == 1
+    assert [row["model"] for row in report["rows"]] == list(train.VARIANTS)
+    for row in report["rows"]:
         assert all(row[f"{side} {what}"] > 0 for side in ("joeynmt", "regard") for what in ("tokens/s", "MiB"))
         assert row["ratio, processor"] > 0
         assert row["ratio, clock"] > 0
@@ -144,9 +144,9 @@ def test_additive_attention_beside_the_broadcast(benchmarks, capsys):
     from regard.kernels.native import compiler
 
     additive.main(["--quick", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["rows"]) == 2 * 2 * len(additive.TOY)
-    assert all(row["torch ratio"] > 0 and row["naive MiB"] > 0 for row in told["rows"])
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["rows"]) == 2 * 2 * len(additive.TOY)
+    assert all(row["torch ratio"] > 0 and row["naive MiB"] > 0 for row in report["rows"])
     assert kernel.compiler is compiler  # what the benchmark puts in its place is gone
 
 
@@ -184,12 +184,12 @@ def test_scaling_writes_rows_as_they_come_and_draws_them(benchmarks, tmp_path, c
 
     rows, picture = tmp_path / "rows.json", tmp_path / "lines.svg"
     scaling.main(["--quick", "--minutes", "1", "--json", str(rows), "--picture", str(picture)])
-    told = json.loads(rows.read_text())
-    assert {row["side"] for row in told["rows"]} == {"regard", "all weights"}
-    assert {row["kind"] for row in told["rows"]} == {"dot", "linear causal"}
-    timed = [row for row in told["rows"] if "stopped" not in row]
+    report = json.loads(rows.read_text())
+    assert {row["side"] for row in report["rows"]} == {"regard", "all weights"}
+    assert {row["kind"] for row in report["rows"]} == {"dot", "linear causal"}
+    timed = [row for row in report["rows"] if "stopped" not in row]
     assert timed and all(row["seconds"] > 0 and 0 < row["percent of the limit"] < 1000 for row in timed)
-    assert all(told["peaks"][0][what] > 1e6 for what in ("operations", "divisions"))
+    assert all(report["peaks"][0][what] > 1e6 for what in ("operations", "divisions"))
     assert "<svg" in picture.read_text()
     table = capsys.readouterr().out
     assert "% of limit" in table and "billion operations a second" in table
@@ -204,11 +204,11 @@ def test_scaling_knows_slopes_and_stops_before_memory_ends(benchmarks, monkeypat
     line = [{"number": 2**power, "seconds": 4.0**power if power > 3 else 9.0} for power in range(8)]
     assert scaling.slope(line, "seconds") == pytest.approx(2.0)
     monkeypatch.setattr(scaling, "free", lambda: 2**18)
-    told = {"side": "all weights", "threads": 1, "pages": False, "quick": True, "best": {}}
-    [row] = scaling.one_series("dot", "length", True, told, float("inf"))
+    report = {"side": "all weights", "threads": 1, "pages": False, "quick": True, "best": {}}
+    [row] = scaling.one_series("dot", "length", True, report, float("inf"))
     assert row["stopped"] == "memory" and row["number"] == 128
     monkeypatch.setattr(scaling, "free", lambda: 2**40)
-    [row] = scaling.one_series("dot", "length", True, told, 0.0)
+    [row] = scaling.one_series("dot", "length", True, report, 0.0)
     assert row["stopped"] == "time"
 
 

@@ -83,9 +83,9 @@ def in_the_page() -> set[tuple[str, str]]:
 
 
 def test_the_page_lists_what_is_not_always_run():
-    real, told = in_the_tests(), in_the_page()
-    assert not real - told, f"enter in tests/SKIPS.md, with the reason: {sorted(real - told)}"
-    assert not told - real, f"no longer marked so, take out of tests/SKIPS.md: {sorted(told - real)}"
+    in_code, on_page = in_the_tests(), in_the_page()
+    assert not in_code - on_page, f"enter in tests/SKIPS.md, with the reason: {sorted(in_code - on_page)}"
+    assert not on_page - in_code, f"no longer marked so, take out of tests/SKIPS.md: {sorted(on_page - in_code)}"
 
 
 def test_every_way_to_mark_a_test_is_seen():

@@ -39,15 +39,15 @@ def expected(made, query, key, value):
 @pytest.mark.parametrize("name", SCORES)
 def test_hooks_are_called_and_count(name, part, gradient):
     made, given = attention(name)
-    heard, listened = [], getattr(made, part)
+    calls, listened = [], getattr(made, part)
     with torch.set_grad_enabled(gradient):
         plain = made(*given).context
         for register in (listened.register_forward_hook, listened.register_forward_pre_hook):
-            hook = register(lambda *_: heard.append(1))  # the first gets what came out as well
+            hook = register(lambda *_: calls.append(1))  # the first gets what came out as well
             torch.testing.assert_close(made(*given).context, plain, rtol=1e-4, atol=1e-5)
-            assert heard
+            assert calls
             hook.remove()
-            heard.clear()
+            calls.clear()
         hook = listened.register_forward_hook(lambda module, given, made: 2 * made)
         twice = made(*given)
         torch.testing.assert_close(twice.context, expected(made, *given), rtol=1e-4, atol=1e-5)
@@ -59,12 +59,12 @@ def test_hooks_are_called_and_count(name, part, gradient):
 def test_explain_says_why():
     made, given = attention("scaled_dot, large")
     made.score.register_forward_hook(lambda *_: None)
-    told = regard.explain(*given, score=made.score)
-    assert told.path == "explicit" and any("has hooks" in reason for reason in told.reasons)
+    explanation = regard.explain(*given, score=made.score)
+    assert explanation.path == "explicit" and any("has hooks" in reason for reason in explanation.reasons)
 
 
 def test_a_record_listens_to_no_score():
-    """It would send each call to the path that forms all weights: a tap on them hears nothing."""
+    """It would send each call to the path that forms all weights: a hook on them is never called."""
     made, given = attention("scaled_dot, large")
     with regard.record(made) as seen:
         assert not is_hooked(made.score, made.normalizer) and is_hooked(made, recording=True)

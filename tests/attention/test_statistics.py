@@ -100,8 +100,8 @@ def test_they_are_kept_once_made_and_fewer_are_a_part_of_more():
     query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 5)
     attended = regard.attend(query, key, key, statistics=4)
     key.zero_()  # what is made already does not change
-    told, fewer = attended.statistics(top=4), attended.statistics(top=2)
-    assert torch.equal(told.top_keys[..., :2], fewer.top_keys) and fewer.top_weights.shape == (2, 3, 2)
+    four, fewer = attended.statistics(top=4), attended.statistics(top=2)
+    assert torch.equal(four.top_keys[..., :2], fewer.top_keys) and fewer.top_weights.shape == (2, 3, 2)
     with pytest.raises(ConfigError, match="top="):
         attended.statistics(top=-1)
-    assert told.maximum.std() > 0
+    assert four.maximum.std() > 0

@@ -47,9 +47,9 @@ def test_sequence_models_keep_to_the_interface(settings):
     assert isinstance(model, SequenceModel)
     state, outputs = model.start(2), []
     for now in given.unbind(1):
-        tick = model.step(state, now)
-        state = tick.state
-        outputs.append(tick.output)
+        stepped = model.step(state, now)
+        state = stepped.state
+        outputs.append(stepped.output)
     torch.testing.assert_close(torch.stack(outputs, 1), model(given), rtol=1e-4, atol=1e-6)
 
 

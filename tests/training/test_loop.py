@@ -118,17 +118,17 @@ def test_the_bound_that_comes_first_ends_the_run(tmp_path, bound):
 
 def test_a_run_bound_by_minutes_ends_in_time_and_resumes_with_the_time_spent(tmp_path):
     bound = {"minutes": 0.02, "steps": None, "validate_every": 10_000, "pause": 0.01, "save_every": None}
-    told = []
+    reported = []
 
     class Own(Silent):
         def update(self, step, done, left, numbers, line):
-            told.append((step, done))
+            reported.append((step, done))
 
     with pytest.raises(Interrupted):
         run_tiny(tmp_path, signal_at=10, progress=Own(), **bound)
     _, results = run_tiny(tmp_path, resume=True, progress=Own(), **bound)
-    assert [step for step, _ in told] == list(range(1, results["steps"] + 1))
-    assert 0.1 / 1.2 < told[9][1] < told[10][1], "the time before the stop counts"
+    assert [step for step, _ in reported] == list(range(1, results["steps"] + 1))
+    assert 0.1 / 1.2 < reported[9][1] < reported[10][1], "the time before the stop counts"
     assert results["ended_by"] == "minutes"
     assert results["seconds"] >= 1.2
     assert RunFolder(tmp_path).read_metrics()[-2]["learning_rate"] < 0.02 * 0.2, "decayed by the clock"
@@ -290,15 +290,15 @@ def test_bf16_computes_in_bf16_and_keeps_fp32_weights(tmp_path):
 
 
 def test_a_reporter_of_ones_own_is_told(tmp_path):
-    told = []
+    reported = []
 
     class Own(Silent):
         def update(self, step, done, left, numbers, line):
-            told.append((step, round(done, 3), left is not None, line, sorted(numbers)))
+            reported.append((step, round(done, 3), left is not None, line, sorted(numbers)))
 
     run_tiny(tmp_path, steps=3, log_every=2, progress=Own())
     names = ["accuracy", "gradient_norm", "loss", "tokens_per_second"]
-    assert told == [(1, 0.333, True, False, names), (2, 0.667, True, True, names), (3, 1.0, True, True, names)]
+    assert reported == [(1, 0.333, True, False, names), (2, 0.667, True, True, names), (3, 1.0, True, True, names)]
 
 
 def test_what_does_not_fit_is_refused_before_training(tmp_path):

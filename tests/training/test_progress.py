@@ -11,12 +11,12 @@ NUMBERS = {"loss": 1.23456, "tokens_per_second": 12345.6}
 
 def tell(style: str, **console) -> str:
     screen = io.StringIO()
-    with reporter(style, Console(file=screen, width=100, **console)) as told:
-        told.update(5, 0.25, 65.0, NUMBERS, line=True)
-        told.update(6, 0.3, None, NUMBERS, line=False)
-        told.validated(6, {"bleu": 41.5}, best=True)
-        told.say("[bold]literal[/bold]")
-        told.update(20, 1.0, 0.0, NUMBERS, line=False)
+    with reporter(style, Console(file=screen, width=100, **console)) as reporter_in_use:
+        reporter_in_use.update(5, 0.25, 65.0, NUMBERS, line=True)
+        reporter_in_use.update(6, 0.3, None, NUMBERS, line=False)
+        reporter_in_use.validated(6, {"bleu": 41.5}, best=True)
+        reporter_in_use.say("[bold]literal[/bold]")
+        reporter_in_use.update(20, 1.0, 0.0, NUMBERS, line=False)
     return screen.getvalue()
 
 

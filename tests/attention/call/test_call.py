@@ -163,7 +163,7 @@ def test_softmax_of_few_scores_differentiates_twice():
 
 
 def test_what_hides_takes_the_way_of_a_mask():
-    """A row of −inf alone weighs 0 with gradient 0, a −inf beside a NaN too; +inf and NaN spoil their own row alone."""
+    """A row of −inf alone weighs 0 with gradient 0, a −inf beside a NaN too; +inf and NaN make only their row NaN."""
     inf, nan = torch.inf, torch.nan
     scores = torch.tensor([[0.0, 1.0], [-inf, -inf], [-inf, nan], [inf, 0.0], [-inf, 2.0]], requires_grad=True)
     softmax = regard.normalizer("softmax")

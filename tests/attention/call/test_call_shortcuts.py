@@ -162,13 +162,13 @@ def test_whoever_is_known_to_see_something_does(queries):
     sizes = Sizes(2, 1, queries, 5)
     parts = [masks.causal(), masks.causal("start"), masks.window(0, 1), masks.padding([3, 5]), masks.padding([0, 4])]
     parts += [masks.keep(torch.zeros(queries, 5, dtype=torch.bool))] + [masks.ragged([2, 5])] * (queries == 5)
-    told = []
+    summaries = []
     for one, other in itertools.combinations_with_replacement(parts, 2):
         known = summarize(one & other, sizes)
         if known.none_fully_masked():
-            told.append(known)
+            summaries.append(known)
             assert known.mask is None or known.mask.draw(sizes, torch.device("cpu")).any(-1).all(), (one, other)
-    assert len(told) == (2 if queries == 1 else 5)
+    assert len(summaries) == (2 if queries == 1 else 5)
 
 
 # --- softmax of few scores ------------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def test_nothing_comes_back_to_hidden_scores():
     """Not even 0 · inf."""
     scores = torch.randn(2, 3, 5, requires_grad=True)
     for keep in (KEPT["triangle"], None):
-        hidden = ~KEPT["triangle"]
-        given = scores if keep is not None else scores.masked_fill(hidden, -torch.inf)
-        upstream = torch.randn(2, 3, 5).masked_fill(hidden, torch.inf)
+        masked_out = ~KEPT["triangle"]
+        given = scores if keep is not None else scores.masked_fill(masked_out, -torch.inf)
+        upstream = torch.randn(2, 3, 5).masked_fill(masked_out, torch.inf)
         slope = torch.autograd.grad(Softmax()(given, keep), scores, upstream)[0]
-        assert slope.isfinite().all() and not slope[:, hidden].any() and slope[:, ~hidden].any()
+        assert slope.isfinite().all() and not slope[:, masked_out].any() and slope[:, ~masked_out].any()
 
 
 def test_softmax_of_few_scores_can_be_differentiated_twice():
@@ -254,14 +254,14 @@ def test_what_comes_from_above_reaches_no_score_of_minus_infinity(keep):
 
 @pytest.mark.parametrize("kind", ("softmax", "sparsemax", "entmax15"))
 def test_a_learned_temperature_hears_of_no_hidden_score(kind):
-    def slope(hidden):
+    def slope(masked_out):
         temperature = torch.nn.Parameter(torch.tensor(0.7))
         scores, keep = torch.arange(30.0).sin().view(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool)
-        scores[0, 0, 1], keep[0, 0, 1] = hidden, False
+        scores[0, 0, 1], keep[0, 0, 1] = masked_out, False
         weights = regard.normalizer(kind, temperature=temperature)(scores, keep)
         (weights * torch.arange(30.0).cos().view(2, 3, 5)).sum().backward()
         return temperature.grad
 
     assert slope(0.0) != 0
-    for hidden in (torch.nan, torch.inf, -torch.inf):
-        assert slope(hidden) == slope(0.0)
+    for masked_out in (torch.nan, torch.inf, -torch.inf):
+        assert slope(masked_out) == slope(0.0)

@@ -225,9 +225,9 @@ def test_a_mask_of_a_class_that_holds_its_numbers_elsewhere(name, mask):
 def test_a_mask_of_such_a_class_beside_what_is_not_read_behind_lengths(dropout):
     """Such a mask keeps the call from the loop, which wouldn't have read it."""
     clean, filled = inputs(), inputs()
-    hidden = torch.arange(QUERIES) >= 17
+    masked_out = torch.arange(QUERIES) >= 17
     for one in filled:
-        one[0, :, hidden] = torch.nan
+        one[0, :, masked_out] = torch.nan
     lengths = masks.ragged(torch.tensor([17, QUERIES]))
     wanted = expected(*clean, mask=lengths & HIDING["bools"](lambda same: same), dropout=dropout)
     found = regard.attend(*filled, mask=lengths & HIDING["bools"](wrapped), dropout=dropout)

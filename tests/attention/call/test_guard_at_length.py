@@ -42,8 +42,8 @@ def given(mask, fill, kind=torch.float64):
     torch.manual_seed(0)
     query, key, value = (torch.randn(BATCH, HEADS, LENGTH, size, dtype=kind) for size in (DIM, DIM, VALUE_DIM))
     keep = drawn(mask)
-    for rows, hidden in ((query, ~keep.any(-1)), (key, ~keep.any(-2)), (value, ~keep.any(-2))):
-        rows[..., 1][hidden] = fill
+    for rows, masked_out in ((query, ~keep.any(-1)), (key, ~keep.any(-2)), (value, ~keep.any(-2))):
+        rows[..., 1][masked_out] = fill
     return [one.requires_grad_() for one in (query, key, value)]
 
 
@@ -205,13 +205,13 @@ def test_only_what_the_loop_does_not_look_at_is_looked_at_ahead(monkeypatch):
 @needs_compiler
 def test_explained_is_what_happens():
     inputs = given(MASKS["ragged"], torch.nan)
-    told = regard.explain(*inputs, mask=MASKS["ragged"])
-    assert told.path == "native" and not told.guarded
+    explanation = regard.explain(*inputs, mask=MASKS["ragged"])
+    assert explanation.path == "native" and not explanation.guarded
     causal = regard.explain(*inputs, mask=masks.causal())
     assert causal.path == "explicit" and causal.guarded
     inputs[1].data[0, 2, 5, 0] = torch.inf
-    told = regard.explain(*inputs, mask=MASKS["ragged"])
-    assert told.path == "explicit" and told.guarded
+    explanation = regard.explain(*inputs, mask=MASKS["ragged"])
+    assert explanation.path == "explicit" and explanation.guarded
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------
@@ -307,12 +307,12 @@ def test_explained_is_what_happens_to_what_is_large_or_blind(name, statistics, m
     score, make, path = CALLS[name]
     torch.manual_seed(0)
     inputs, mask = make()
-    told = regard.explain(*inputs, score=score, mask=mask)
+    explanation = regard.explain(*inputs, score=score, mask=mask)
     taken, explicit = [], running._explicit
     monkeypatch.setattr(running, "_explicit", lambda *given: taken.append("explicit") or explicit(*given))
     attended = regard.attend(*inputs, score=score, mask=mask, statistics=statistics)
-    assert told.path == ("explicit" if taken else "native") and told.guarded is bool(taken)
-    assert path in (None, told.path)
+    assert explanation.path == ("explicit" if taken else "native") and explanation.guarded is bool(taken)
+    assert path in (None, explanation.path)
     monkeypatch.undo()
     expected = regard.attend(*inputs, score=score, mask=mask, refocus=[lambda weights: weights])
     torch.testing.assert_close(attended.context, expected.context, equal_nan=True, rtol=1e-4, atol=1e-5)

@@ -115,8 +115,8 @@ def test_masks(name, score):
 def test_a_mask_that_has_to_see_numbers_is_not_asked():
     for function in (lambda b, h, q, k: k <= int(q.max()), lambda b, h, q, k: torch.from_numpy(k.numpy() > 3)):
         given = sized()
-        told = regard.explain(*given, mask=function)
-        assert told.path in ("native", "fused")
+        explanation = regard.explain(*given, mask=function)
+        assert explanation.path in ("native", "fused")
         assert regard.attend(*given, mask=function).context.shape == (13, QUERIES, 5)
 
 
@@ -213,8 +213,8 @@ def test_what_is_not_known_of_a_callers_own_part_is_not_refused():
 
     query, key, value = sized(key=5)
     for options in ({"score": Wider()}, {"score": Linear(lambda x: x[..., :3].exp())}):
-        told = regard.explain(query, key, value, **options)
-        assert told.path in ("native", "fused")
+        explanation = regard.explain(query, key, value, **options)
+        assert explanation.path in ("native", "fused")
         assert regard.attend(query, key, value, **options).context.shape == value.shape[:1] + (QUERIES, 5)
 
 

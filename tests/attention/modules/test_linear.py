@@ -123,7 +123,7 @@ def test_never_forms_queries_times_keys_B49(causal):
         assert seen.numel <= length * kernel.CHUNK, name
 
 
-# --- empty, masked, spoiled -----------------------------------------------------------------------------------------
+# --- empty, masked, non-finite ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -145,12 +145,12 @@ def test_hidden_content_touches_nothing_B03(causal, where, content):
     query, key, value = inputs(7, 7)
     keep = torch.ones(2, 7).bool()
     keep[0, :2], keep[1, 3] = False, False
-    hidden = ~keep[:, None, :, None]
+    masked_out = ~keep[:, None, :, None]
 
     def run(filled, one):
-        spoiled_key = torch.where(hidden, filled, key) if where != "value" else key
-        spoiled_value = torch.where(hidden, filled, value) if where != "key" else value
-        context = one(query, spoiled_key, spoiled_value)
+        nonfinite_key = torch.where(masked_out, filled, key) if where != "value" else key
+        nonfinite_value = torch.where(masked_out, filled, value) if where != "key" else value
+        context = one(query, nonfinite_key, nonfinite_value)
         return [context, *torch.autograd.grad(context.pow(2).sum(), [query, key, value])]
 
     for one in (
@@ -164,32 +164,32 @@ def test_hidden_content_touches_nothing_B03(causal, where, content):
 @pytest.mark.parametrize("where", ["key", "value", "both"])
 @pytest.mark.parametrize("content", [torch.nan, torch.inf, 1e300])
 @pytest.mark.parametrize(
-    "options", [{}, {"dropout": 0.5}, {"refocus": [torch.square]}, {"heard": True}, {"pointer": True}]
+    "options", [{}, {"dropout": 0.5}, {"refocus": [torch.square]}, {"hooked": True}, {"pointer": True}]
 )
 def test_hidden_content_touches_nothing_where_the_weights_are_formed_B03(options, content, where):
     """What that path looks after nobody looked after where another one was taken."""
     made = score("linear")
-    if "heard" in options:
+    if "hooked" in options:
         made.register_forward_hook(lambda *_: None)
     pointer = "pointer" in options
     options = {name: option for name, option in options.items() if name in ("dropout", "refocus")}
     query, key, value = inputs(7, 5)
-    hidden = torch.arange(5).view(1, 1, 5, 1) >= torch.tensor([3, 5]).view(2, 1, 1, 1)
+    masked_out = torch.arange(5).view(1, 1, 5, 1) >= torch.tensor([3, 5]).view(2, 1, 1, 1)
 
     def run(filled):
-        spoiled_key = torch.where(hidden, filled, key).detach().requires_grad_() if where != "value" else key
-        spoiled_value = torch.where(hidden, filled, value).detach().requires_grad_() if where != "key" else value
+        nonfinite_key = torch.where(masked_out, filled, key).detach().requires_grad_() if where != "value" else key
+        nonfinite_value = torch.where(masked_out, filled, value).detach().requires_grad_() if where != "key" else value
         torch.manual_seed(0)
         attended = attend(
             query,
-            spoiled_key,
-            None if pointer else spoiled_value,
+            nonfinite_key,
+            None if pointer else nonfinite_value,
             score=made,
             normalizer="sum",
             mask=masks.padding([3, 5]),
             **options,
         )
-        given = [query, spoiled_key] if pointer else [query, spoiled_key, spoiled_value]
+        given = [query, nonfinite_key] if pointer else [query, nonfinite_key, nonfinite_value]
         answer = attended.weights if pointer else attended.context
         total = answer.pow(2).sum() + attended.weights.pow(2).sum()
         return [answer, attended.weights, *torch.autograd.grad(total, given)]

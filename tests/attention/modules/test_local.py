@@ -350,17 +350,17 @@ def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):
 
 def test_which_calls_look_at_all_keys_and_why():
     query, key, lengths = torch.randn(2, 3, 5), torch.randn(2, 11, 5), torch.tensor([11, 7])
-    heard = score("location_aware", query_dim=5, key_dim=5, hidden_dim=3)
-    attention = LocalAttention(heard, 2)
-    told = attention.explain(query, key, key, lengths=lengths, previous=torch.rand(2, 11))
-    assert told.path in ("explicit", "additive")
-    assert "beyond the window" in told.reasons[0]
+    location_aware = score("location_aware", query_dim=5, key_dim=5, hidden_dim=3)
+    attention = LocalAttention(location_aware, 2)
+    explanation = attention.explain(query, key, key, lengths=lengths, previous=torch.rand(2, 11))
+    assert explanation.path in ("explicit", "additive")
+    assert "beyond the window" in explanation.reasons[0]
     assert LocalAttention("dot", 2).explain(query, key, key, lengths=lengths).path == "local"
     additive = LocalAttention(score("additive", query_dim=5, key_dim=5, hidden_dim=3), 2)
     for queries, keys, path in ((1, 21, "local"), (1, 20, "explicit"), (3, 28, "local"), (3, 27, "explicit")):
         given = torch.randn(2, queries, 5), torch.randn(2, keys, 5)
-        told = additive.explain(*given, given[1], lengths=torch.tensor([keys, 7]))
-        assert told.path == path and ("copy of the window" in told.reasons[0]) == (path != "local")
+        explanation = additive.explain(*given, given[1], lengths=torch.tensor([keys, 7]))
+        assert explanation.path == path and ("copy of the window" in explanation.reasons[0]) == (path != "local")
     with pytest.raises(MaskError, match="between 0 and the 11 keys"):
         LocalAttention("dot", 2)(query, key, key, lengths=torch.tensor([12, 7]))
     with pytest.raises(ShapeError, match="width"):

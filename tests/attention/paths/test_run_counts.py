@@ -83,21 +83,21 @@ def test_products_allocations_and_copies_are_those_written_down(way):
 
     if way == "native" and compiler.compiler() is None:
         pytest.skip("the native loops need a C++ compiler; torch's own calls are counted without one")
-    told, real = json.loads(RECORD.read_text(encoding="utf-8")), counted(way)
+    recorded, real = json.loads(RECORD.read_text(encoding="utf-8")), counted(way)
     import torch
 
-    assert set(told["ways"][way]) == set(real)
+    assert set(recorded["ways"][way]) == set(real)
     for name, now in real.items():
-        assert now == told["ways"][way][name], (
-            f"{name}, {way}: written down with torch {told['torch']}, counted with {torch.__version__}. If the "
+        assert now == recorded["ways"][way][name], (
+            f"{name}, {way}: written down with torch {recorded['torch']}, counted with {torch.__version__}. If the "
             "difference is meant: python -m tests.attention.paths.test_run_counts --record"
         )
 
 
 def test_what_is_written_down_is_worth_guarding():
     """No path but the explicit ones forms queries × keys of all heads, and no loop is surrounded by copies."""
-    told = json.loads(RECORD.read_text(encoding="utf-8"))["ways"]
-    for way, calls in told.items():
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))["ways"]
+    for way, calls in recorded.items():
         for name, row in calls.items():
             large = row["forward"]["allocations of queries × keys"]["all heads'"]
             assert (large > 0) == (row["path"] in ("explicit", "additive")), (way, name)
@@ -130,9 +130,9 @@ def record() -> None:
 
     from regard.kernels.native import compiler
 
-    told = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"ways": {}}
+    recorded = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"ways": {}}
     ways = [way for way in WAYS if way == "torch" or compiler.compiler() is not None]
-    made = {"torch": torch.__version__.split("+")[0], "ways": told["ways"] | {way: counted(way) for way in ways}}
+    made = {"torch": torch.__version__.split("+")[0], "ways": recorded["ways"] | {way: counted(way) for way in ways}}
     RECORD.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

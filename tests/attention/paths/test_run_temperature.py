@@ -88,7 +88,7 @@ def assert_same_as_the_reference(
     *,
     name="scaled_dot",
     score=None,
-    told="",
+    reason="",
     asked=3,
     looked=True,
     close=None,
@@ -116,7 +116,7 @@ def assert_same_as_the_reference(
     }
     explained = regard.explain(*inputs, **call)
     assert explained.path == path, explained
-    assert told in str(explained)
+    assert reason in str(explained)
     rows = torch.linspace(0, sizes.queries - 1, asked).long()
     attended = regard.attend(*inputs, **call)
 
@@ -152,11 +152,11 @@ def assert_same_as_the_reference(
         torch.testing.assert_close(one.double(), other, **close)
 
 
-def assert_statistics(told, rows, weights, close):
+def assert_statistics(reason, rows, weights, close):
     largest = weights.sort(dim=-1, descending=True).values[..., :2]
-    torch.testing.assert_close(told.top_weights[:, :, rows].double(), largest, **close)
+    torch.testing.assert_close(reason.top_weights[:, :, rows].double(), largest, **close)
     entropy = torch.special.entr(weights).sum(-1)
-    torch.testing.assert_close(told.entropy[:, :, rows].double(), entropy, **close)
+    torch.testing.assert_close(reason.entropy[:, :, rows].double(), entropy, **close)
 
 
 # --- dot products ---------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def words():
 def test_additive_in_parts(in_parts, mask, bias):
     sizes = Sizes(2, 2, 1, 13, 13)
     score = additive_score(7)
-    assert_same_as_the_reference("additive", sizes, mask, bias, name="additive", score=score, told=words())
+    assert_same_as_the_reference("additive", sizes, mask, bias, name="additive", score=score, reason=words())
 
 
 @pytest.mark.parametrize("bias", ("none", "fixed", "learned"))
@@ -278,7 +278,7 @@ def test_additive_of_four_million_pairs(monkeypatch, loops):
     sizes = Sizes(1, 1, 1, 32_779, 131)
     score = additive_score(3)
     assert_same_as_the_reference(
-        "additive", sizes, no_mask, "fixed", name="additive", score=score, told=words(), asked=2, looked=False
+        "additive", sizes, no_mask, "fixed", name="additive", score=score, reason=words(), asked=2, looked=False
     )
 
 

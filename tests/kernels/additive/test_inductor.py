@@ -74,8 +74,8 @@ def test_a_score_takes_it_where_it_serves(monkeypatch):
     assert len(calls) == 4
     assert not calls.clear() and additive_pairs(query[:1], key[:1], vector).shape == (1, QUERIES, KEYS) and not calls
     score = regard.score("additive", query_dim=HIDDEN, key_dim=HIDDEN, hidden_dim=HIDDEN)
-    told = regard.explain(query, key, key, score=score)
-    assert told.path == "additive" and "kernel" in str(told)
+    explanation = regard.explain(query, key, key, score=score)
+    assert explanation.path == "additive" and "kernel" in str(explanation)
 
 
 @pytest.mark.gpu
@@ -95,5 +95,5 @@ def test_a_call_on_a_gpu_takes_it_and_keeps_no_table():
     additive_pairs(query, key, vector).sum().backward()
     assert torch.cuda.max_memory_allocated() - held < 8 * 509 * 521 * 64 * 4 / 8
     score = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64).cuda()
-    told = regard.explain(query, key, key, score=score)
-    assert told.path == "additive" and "kernel" in str(told)
+    explanation = regard.explain(query, key, key, score=score)
+    assert explanation.path == "additive" and "kernel" in str(explanation)

@@ -71,10 +71,10 @@ def test_a_vector_that_is_not_finite_touches_no_other_query(number):
     expected = called(given, CAUSAL, BOTH, 7.0)
     given[0][0, 1, 7, 2] = given[1][0, 0, 39, 1] = number
     found = called(given, CAUSAL, BOTH, 7.0)
-    spoiled = torch.zeros(1, 2, 41, dtype=torch.bool)
-    spoiled[0, 1, 7] = spoiled[0, 0, 39:] = True
-    assert found[spoiled].isnan().all()
-    assert_same([found[~spoiled]], [expected[~spoiled]], 2e-6)
+    is_nan = torch.zeros(1, 2, 41, dtype=torch.bool)
+    is_nan[0, 1, 7] = is_nan[0, 0, 39:] = True
+    assert found[is_nan].isnan().all()
+    assert_same([found[~is_nan]], [expected[~is_nan]], 2e-6)
 
 
 def test_only_what_is_asked_for_and_any_strides_and_three_axes():

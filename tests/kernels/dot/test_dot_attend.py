@@ -70,9 +70,9 @@ def test_under_each_mask_it_gives_what_the_formulas_give(name, biased):
     )
     torch.testing.assert_close(ours.context, context)
     torch.testing.assert_close(ours.weights, weights)
-    told = ours.statistics(top=2)
-    torch.testing.assert_close(told.received, weights.sum(-2))
-    torch.testing.assert_close(told.maximum, weights.amax(-1))
+    observed = ours.statistics(top=2)
+    torch.testing.assert_close(observed.received, weights.sum(-2))
+    torch.testing.assert_close(observed.maximum, weights.amax(-1))
     inputs += [] if bias is None else [bias]
     direction = torch.randn_like(context)
     each = (torch.autograd.grad(one, inputs, direction) for one in (ours.context, context))
@@ -161,11 +161,11 @@ def test_what_is_hidden_may_be_anything():
     query, key, value = (tensor.detach().clone() for tensor in tensors())
     clean = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
     key[0, :, 5], value[1, :, 6], key[1, :, 6] = torch.nan, torch.inf, 1e300
-    spoiled = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
-    assert torch.equal(clean, spoiled) or torch.allclose(clean, spoiled, rtol=1e-12, atol=1e-14)
+    masked_nan = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
+    assert torch.equal(clean, masked_nan) or torch.allclose(clean, masked_nan, rtol=1e-12, atol=1e-14)
     key[0, :, 2] = torch.nan  # seen by all of this item
-    spoiled = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
-    assert spoiled[0].isnan().all() and spoiled[1].isfinite().all()
+    masked_nan = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
+    assert masked_nan[0].isnan().all() and masked_nan[1].isfinite().all()
 
 
 def test_masks_that_change_after_the_call_do_not_change_the_weights():
@@ -279,7 +279,7 @@ def test_shapes_without_content_are_judged_as_if_they_were_on_a_processor():
 
 def test_loops_are_found_where_text_is_ascii():
     """Their sources are UTF-8 whatever the locale (B31): building a loop's name must not read them otherwise."""
-    told = subprocess.run(
+    observed = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -290,7 +290,7 @@ def test_loops_are_found_where_text_is_ascii():
         text=True,
         check=True,
     )
-    assert told.stdout == "True\n"
+    assert observed.stdout == "True\n"
 
 
 @pytest.mark.parametrize("biased", (False, True), ids=("", "bias"))

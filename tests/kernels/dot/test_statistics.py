@@ -10,7 +10,7 @@ from tests.native import needs_compiler
 pytestmark = needs_compiler
 
 
-def told(query, key, visible=ALL, bias=None, scale=0.3, top=0):
+def statistics_of_loop(query, key, visible=ALL, bias=None, scale=0.3, top=0):
     return statistics(query, key, visible=visible, bias=bias, scale=scale, top=top)
 
 
@@ -45,7 +45,7 @@ def test_each_number_is_the_definitions(sizes, visible, dtype):
     for given, top in ((None, 0), (None, 8), (bias, 1), (bias, 9)):  # a vector of float64 has eight numbers
         exact = weights_of(query, key, seen, given, 0.3)
         context, *found = told_with_context(query, key, value, seen, given, top=top)
-        for one, other in zip(found, told(query, key, seen, given, top=top), strict=True):
+        for one, other in zip(found, statistics_of_loop(query, key, seen, given, top=top), strict=True):
             assert torch.equal(one, other) and not one.requires_grad
         entropy, maximum, received, top_weights, top_keys = found
         expected = torch.special.entr(exact).sum(-1), exact.amax(-1), exact.sum(-2), exact.topk(top).values
@@ -63,7 +63,7 @@ def test_the_first_of_equal_keys_and_those_that_are_not_seen():
     keep = torch.zeros(3, 37, dtype=torch.bool)
     keep[0, [30, 3, 20]] = True
     keep[1] = True
-    entropy, maximum, received, weights, keys = told(query, key, ALL._replace(keep=keep), top=5)
+    entropy, maximum, received, weights, keys = statistics_of_loop(query, key, ALL._replace(keep=keep), top=5)
     third = torch.tensor(1 / 3)
     torch.testing.assert_close(entropy[0, 0], torch.tensor([3.0, 37.0, 1.0]).log())
     torch.testing.assert_close(maximum[0, 0], torch.tensor([1 / 3, 1 / 37, 0.0]))
@@ -71,12 +71,12 @@ def test_the_first_of_equal_keys_and_those_that_are_not_seen():
     assert keys[0, 0].tolist() == [[3, 20, 30, 0, 1], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]
     torch.testing.assert_close(weights[0, 0, 0], torch.stack([third, third, third, 0 * third, 0 * third]))
     assert not weights[0, 0, 2].any()
-    assert told(query, key, ALL._replace(lengths=[2]), top=37)[4][0, 0, 0].tolist() == list(range(37))
+    assert statistics_of_loop(query, key, ALL._replace(lengths=[2]), top=37)[4][0, 0, 0].tolist() == list(range(37))
 
 
 def test_one_key_has_no_entropy_and_all_of_the_weight():
     query, key, _ = (one.detach() for one in inputs(2, 4, 2, 13, 1, 5, 3))
-    entropy, maximum, received, weights, keys = told(query, key, top=1)
+    entropy, maximum, received, weights, keys = statistics_of_loop(query, key, top=1)
     assert not entropy.any() and (maximum == 1).all() and (received == 13).all() and (weights == 1).all()
     assert not keys.any()
 
@@ -90,22 +90,22 @@ def test_nan_stays_with_the_row_and_the_keys_that_it_sees(number):
     found = told_with_context(query, key, value, CAUSAL, bias, top=12)
     regular = told_with_context(query, key, value, CAUSAL, torch.zeros_like(bias), top=12)
     context, entropy, maximum, received, weights, keys = found
-    spoiled = torch.zeros(1, 2, 29, dtype=torch.bool)
-    spoiled[0, 0, 9] = True
+    is_nan = torch.zeros(1, 2, 29, dtype=torch.bool)
+    is_nan[0, 0, 9] = True
     for one, other in ((context, regular[0]), (entropy, regular[1]), (maximum, regular[2])):
-        assert one[spoiled].isnan().all() and torch.equal(one[~spoiled], other[~spoiled])
+        assert one[is_nan].isnan().all() and torch.equal(one[~is_nan], other[~is_nan])
     reached = torch.zeros(1, 2, 131, dtype=torch.bool)
     reached[0, 0, :10] = True
     assert torch.equal(received.isnan(), reached) and torch.equal(received[~reached], regular[3][~reached])
     assert keys[0, 0, 9].tolist() == list(range(12)) and weights[0, 0, 9].isnan().tolist() == [True] * 10 + [False] * 2
-    assert not weights[0, 0, 9, 10:].any() and torch.equal(weights[~spoiled], regular[4][~spoiled])
+    assert not weights[0, 0, 9, 10:].any() and torch.equal(weights[~is_nan], regular[4][~is_nan])
 
 
 @pytest.mark.parametrize("sizes", ((0, 2, 2, 5, 7, 3, 2), (2, 2, 1, 0, 7, 3, 2), (2, 2, 1, 5, 0, 3, 2)))
 def test_nothing_of_something(sizes):
     query, key, _ = (one.detach() for one in inputs(*sizes))
     batch, heads, _, queries, keys, _, _ = sizes
-    entropy, maximum, received, weights, _ = told(query, key, top=0)
+    entropy, maximum, received, weights, _ = statistics_of_loop(query, key, top=0)
     assert entropy.shape == maximum.shape == (batch, heads, queries) and received.shape == (batch, heads, keys)
     assert weights.shape == (batch, heads, queries, 0) and not (entropy.any() or maximum.any() or received.any())
 

@@ -60,8 +60,8 @@ def assert_same_as_the_reference(mask, normalizer):
 def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
     assert_same_as_the_reference(mask, normalizer)
     query, key, value = tensors("additive", heads=2)
-    told = explain(query, key, value, score=module("additive"), normalizer=normalizer, mask=MASKS[mask][0])
-    assert "some queries at a time" in str(told)
+    explanation = explain(query, key, value, score=module("additive"), normalizer=normalizer, mask=MASKS[mask][0])
+    assert "some queries at a time" in str(explanation)
 
 
 @needs_compiler
@@ -69,8 +69,8 @@ def test_some_queries_at_a_time_are_all_of_them(in_parts, mask, normalizer):
 def test_weighed_and_read_as_they_are_made(in_native_loop, mask):
     assert_same_as_the_reference(mask, "softmax")
     query, key, value = tensors("additive", heads=2)
-    told = explain(query, key, value, score=module("additive"), mask=MASKS[mask][0])
-    assert "weighed and read as they are made" in str(told)
+    explanation = explain(query, key, value, score=module("additive"), mask=MASKS[mask][0])
+    assert "weighed and read as they are made" in str(explanation)
 
 
 @needs_compiler

@@ -50,9 +50,9 @@ def test_a_loop_that_was_cut_short_is_built_again_and_not_loaded(small, tmp_path
     built.write_bytes(whole[: int(share * len(whole))])
     capfd.readouterr()
     assert small().answer() == 42
-    told = capfd.readouterr().err
-    assert told.startswith(f"regard: {built} cannot be used and is built again: it is damaged\n")
-    assert "building a faster loop for attention (small)" in told
+    announced = capfd.readouterr().err
+    assert announced.startswith(f"regard: {built} cannot be used and is built again: it is damaged\n")
+    assert "building a faster loop for attention (small)" in announced
     (again,) = kept(tmp_path)
     assert again.read_bytes() == whole
     assert small().answer() == 42 and capfd.readouterr().err == ""

@@ -60,9 +60,9 @@ def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypat
     query, key, value = (torch.randn(2, 512, 64) for _ in range(3))
     made = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64)
     with pytest.warns(RuntimeWarning, match=r"its loop \(dot/dot\) could not be built"):  # which this call asks for too
-        told = explain(query, key, value, score=made)
-    assert told.path == "additive"
-    assert "could not be built" in str(told)
+        explanation = explain(query, key, value, score=made)
+    assert explanation.path == "additive"
+    assert "could not be built" in str(explanation)
     assert [path.name for path in (tmp_path / "regard").iterdir()] == []
 
 

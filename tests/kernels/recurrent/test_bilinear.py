@@ -209,11 +209,11 @@ def test_other_attentions_are_not_taken_for_it(monkeypatch, chosen):
 
 def test_who_listens_to_the_attention_hears_it():
     for part in ("", "attention"):
-        model, heard = translator(), []
+        model, calls = translator(), []
         module = model.decoder.source.get_submodule(part)
-        module.register_forward_hook(lambda *_, to=heard: to.append(1))
+        module.register_forward_hook(lambda *_, to=calls: to.append(1))
         model.objective(Batch).total.backward()
-        assert heard
+        assert calls
 
 
 def test_a_kind_of_source_attention_that_does_something_else_is_called():

@@ -124,9 +124,9 @@ def test_nan_stays_where_it_was(way):
     sums, given, state, above = (one.detach() for one in numbers(torch.float32, (3, 51), (3, 51), (3, 17), (3, 17)))
     clean = gru(sums, given, None, state, above)
     for place in (4, 16):  # within a whole vector, and in what is left behind it
-        spoiled = sums.clone()
-        spoiled[1, place] = torch.nan
-        found = gru(spoiled, given, None, state, above)
+        with_nan = sums.clone()
+        with_nan[1, place] = torch.nan
+        found = gru(with_nan, given, None, state, above)
         assert found[0][1].isnan().tolist() == [column == place for column in range(17)]
         for one, other in zip(found, clean, strict=True):
             assert torch.equal(one[[0, 2]], other[[0, 2]])

@@ -54,8 +54,8 @@ def test_what_is_beyond_a_row_is_not_read():
     state = (torch.zeros(BATCH, HIDDEN),)
     clean, _ = sequence(inputs, state, weights, LENGTHS)
     inputs[0, 2:], inputs[2, 5:] = torch.nan, torch.inf
-    spoiled, (last,) = sequence(inputs, state, weights, LENGTHS)
-    assert torch.equal(spoiled, clean)
+    with_nan, (last,) = sequence(inputs, state, weights, LENGTHS)
+    assert torch.equal(with_nan, clean)
     assert torch.equal(last[0], clean[0, 1])
     assert not clean[0, 2:].any()
 

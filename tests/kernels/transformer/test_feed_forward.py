@@ -126,14 +126,14 @@ def test_what_stands_in_a_layers_place_is_called():
     layer.inputs.forward = lambda rows: 2 * forward(rows)
     expected = F.linear(F.gelu(2 * F.linear(x, *layer.inputs.parameters())), *layer.output.parameters())
     assert torch.equal(layer(x), expected)
-    heard = []
-    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: heard.append(module))
+    calls = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: calls.append(module))
     try:
         other = FeedForward(64, 256)
         other(x)
     finally:
         handle.remove()
-    assert heard == [other.inputs, other.output, other]
+    assert calls == [other.inputs, other.output, other]
 
 
 def test_wrapped_weights_are_torchs():

@@ -143,10 +143,10 @@ def test_other_calls_are_torchs(monkeypatch):
         summed, normed = norm.sum_and_norm(made, one, more)
         assert not taken(normed)
         assert torch.equal(normed, made(one if more is None else one + more))
-    heard, made = [], layer(17)
-    made.register_forward_hook(lambda module, given, out: heard.append(out.shape))
+    calls, made = [], layer(17)
+    made.register_forward_hook(lambda module, given, out: calls.append(out.shape))
     norm.sum_and_norm(made, x, x)
-    assert heard == [(3, 17)]
+    assert calls == [(3, 17)]
     made = layer(17)
     with torch.no_grad():
         assert norm.sum_and_norm(made, x, x)[1].grad_fn is None

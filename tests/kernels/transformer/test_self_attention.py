@@ -174,9 +174,9 @@ def test_other_calls_go_by_parts(monkeypatch):
         assert not taken(heads, x)
     with torch.no_grad():
         assert heads.self_attend(x, AttentionContext()).context.grad_fn is None
-    heard, hooked = [], SelfHeads(64, 4)
-    hooked.register_forward_hook(lambda module, given, out: heard.append(given[0].shape))
-    assert not taken(hooked, x) and heard == [(3, 4, 67, 16)]
+    calls, hooked = [], SelfHeads(64, 4)
+    hooked.register_forward_hook(lambda module, given, out: calls.append(given[0].shape))
+    assert not taken(hooked, x) and calls == [(3, 4, 67, 16)]
     inside = SelfHeads(64, 4)
     inside.inputs.register_forward_hook(lambda module, given, out: 2 * out)
     doubled = inside.self_attend(x, AttentionContext()).context

@@ -277,13 +277,13 @@ def test_a_hook_on_all_modules_is_called():
     stack, x = made(), torch.randn(1, 1, 22)
     with torch.no_grad():
         cache = stack(x, cache=stack.start(1)).cache
-        heard = []
-        handle = nn.modules.module.register_module_forward_hook(lambda *given: heard.append(1))
+        fired = []
+        handle = nn.modules.module.register_module_forward_hook(lambda *given: fired.append(1))
         try:
             stack(x, cache=cache)
         finally:
             handle.remove()
-    assert len(heard) > 20
+    assert len(fired) > 20
 
 
 def test_dropout_left_on_in_evaluation_draws():

@@ -109,14 +109,14 @@ def test_a_weight_that_is_turned_round_where_it_lies_is_read_so(make, monkeypatc
 
 @pytest.mark.parametrize("make", [stack, model])
 def test_one_of_two_hooks_is_heard_still(make, monkeypatch):
-    made, heard = make(), []
+    made, fired = make(), []
     text = Text(made, monkeypatch)
-    one, other = (inner(made).register_forward_hook(lambda *given: heard.append(1)) for _ in range(2))
-    assert not text.next() and len(heard) == 2
+    one, other = (inner(made).register_forward_hook(lambda *given: fired.append(1)) for _ in range(2))
+    assert not text.next() and len(fired) == 2
     one.remove()
-    assert not text.next() and len(heard) == 3
+    assert not text.next() and len(fired) == 3
     other.remove()
-    assert text.next() and len(heard) == 3
+    assert text.next() and len(fired) == 3
 
 
 @pytest.mark.parametrize("make", [stack, model])

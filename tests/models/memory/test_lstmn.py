@@ -69,9 +69,9 @@ def test_two_steps_by_hand():
 def test_the_first_step_reads_exactly_0_and_its_gradient_is_finite():
     """K1: nothing to look at is no 0/0."""
     model, inputs = layer(), text(time=1)
-    tick = model.attend(model.start(BATCH), inputs[:, 0])
-    assert tick.weights.shape == (BATCH, 1, 0)
-    assert torch.equal(tick.context, torch.zeros(BATCH, 1, 2 * WIDTH, dtype=torch.double))
+    stepped = model.attend(model.start(BATCH), inputs[:, 0])
+    assert stepped.weights.shape == (BATCH, 1, 0)
+    assert torch.equal(stepped.context, torch.zeros(BATCH, 1, 2 * WIDTH, dtype=torch.double))
     hidden, _ = model(inputs, model.start(BATCH))
     for name, gradient in gradients(model, hidden.sum()).items():
         assert gradient.isfinite().all()
@@ -97,9 +97,9 @@ def test_steps_windows_and_the_whole_give_the_same_numbers(bound):
     model, inputs = LSTMN(settings, INPUTS, 2).double(), text()
     whole, state, each = model(inputs), model.start(BATCH), []
     for now in inputs.unbind(1):
-        tick = model.step(state, now)
-        state = tick.state
-        each.append(tick.output)
+        stepped = model.step(state, now)
+        state = stepped.state
+        each.append(stepped.output)
     torch.testing.assert_close(torch.stack(each, 1), whole)
     for chunk in (1, 4):
         carried, parts = model.start(BATCH), []
@@ -241,10 +241,10 @@ class TestFusion:
         model, source, target = self.made(kind), text(self.SOURCE), text(self.TARGET, inputs=3)
         state = model.start(model.encode(source, torch.tensor([self.SOURCE, 2])), BATCH)
         for at, inputs in enumerate(target.unbind(1)):
-            tick = model.step(state, inputs)
-            state = tick.state
-            assert tick.attended["past"].weights.shape == (BATCH, 1, at)
-            weights = tick.attended["source"].weights
+            stepped = model.step(state, inputs)
+            state = stepped.state
+            assert stepped.attended["past"].weights.shape == (BATCH, 1, at)
+            weights = stepped.attended["source"].weights
             torch.testing.assert_close(weights.sum(-1), torch.ones(BATCH, 1, dtype=torch.double))
             assert not weights[1, 0, 2:].any()
 

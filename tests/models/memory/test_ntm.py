@@ -32,9 +32,9 @@ def stepped(model, given):
     """Outputs of all steps, one by one, and the last state."""
     state, outputs = model.start(len(given)), []
     for now in given.unbind(1):
-        tick = model.step(state, now)
-        state = tick.state
-        outputs.append(tick.output)
+        output_now = model.step(state, now)
+        state = output_now.state
+        outputs.append(output_now.output)
     return torch.stack(outputs, 1), state
 
 
@@ -58,14 +58,14 @@ def test_one_whole_step_w21(monkeypatch):
         weights=number([[[0.0, 1.0, 0.0]] * 2]),
         reads=torch.zeros(1, 1, 2),
     )
-    tick = model.step(state, torch.zeros(1, INPUTS))
+    output_now = model.step(state, torch.zeros(1, INPUTS))
     for name in ("read 0", "write 0"):
-        assert tick.attended[name].weights[0, 0].tolist() == pytest.approx([0.2552, 0.6193, 0.1255], abs=5e-5)
-    assert tick.attended["write 0"].context is None
-    assert tick.state.reads[0, 0].tolist() == pytest.approx([0.3807, 0.7448], abs=5e-5)
-    assert tick.attended["read 0"].context[0, 0].tolist() == pytest.approx([0.3807, 0.7448], abs=5e-5)
+        assert output_now.attended[name].weights[0, 0].tolist() == pytest.approx([0.2552, 0.6193, 0.1255], abs=5e-5)
+    assert output_now.attended["write 0"].context is None
+    assert output_now.state.reads[0, 0].tolist() == pytest.approx([0.3807, 0.7448], abs=5e-5)
+    assert output_now.attended["read 0"].context[0, 0].tolist() == pytest.approx([0.3807, 0.7448], abs=5e-5)
     expected = [0.7448, 0.2552, 0, 1.3097, 0.8745, 1.0627]
-    assert tick.state.memory.flatten().tolist() == pytest.approx(expected, abs=5e-5)
+    assert output_now.state.memory.flatten().tolist() == pytest.approx(expected, abs=5e-5)
     assert state.memory.flatten().tolist() == [1, 0, 0, 1, 1, 1]  # the given state is not changed
 
 

@@ -1,4 +1,4 @@
-"""Models of sequences whose gradients are written out: hooks on a part of one, and other parts, are heard.
+"""Models of sequences whose gradients are written out: hooks on a part of one are called, and other parts are used.
 
 A whole sequence is then read step by step, as the model's own `step` reads it; else at once, as these tests count.
 """
@@ -58,7 +58,7 @@ class Noted:
         self.calls += 1
 
 
-# torch's backward hooks hear no attention, which is neither a tensor nor a tuple of them.
+# torch's backward hooks are not called for an Attended, which is neither a tensor nor a tuple of them.
 HOOKS = [
     (kind, part, way)
     for kind, part, _ in PARTS
@@ -111,14 +111,14 @@ def test_what_a_hook_on_an_attention_gives_back_counts_beside_a_record(at_once):
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_hooks_on_all_modules_are_heard(kind, at_once):
-    model, heard = made(kind), []
+    model, fired = made(kind), []
     cell = "controller.recurrence.each.0" if kind != "lstmn" else f"{LAYER}.gates"
-    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: heard.append(module))
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: fired.append(module))
     try:
         model(given())
     finally:
         handle.remove()
-    assert not at_once() and heard.count(model.get_submodule(cell)) == TIME
+    assert not at_once() and fired.count(model.get_submodule(cell)) == TIME
 
 
 # --- other parts ----------------------------------------------------------------------------------------------------

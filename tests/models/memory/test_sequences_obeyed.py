@@ -46,8 +46,8 @@ def made(kind):
 
 def doubled(plain):
     def step(self, state, inputs):
-        tick = plain(self, state, inputs)
-        return tick._replace(output=2 * tick.output)
+        output_now = plain(self, state, inputs)
+        return output_now._replace(output=2 * output_now.output)
 
     return step
 

@@ -54,8 +54,8 @@ METHODS = [
     ("dnc", "", "step", doubled_output),
     ("dnc", "", "start", fuller),
     ("dnc", "controller", "start", fuller),
-    ("lstmn", "", "step", lambda plain: lambda self, *given: halved_tick(plain(self, *given))),
-    ("lstmn", "reader", "step", lambda plain: lambda self, *given: halved_tick(plain(self, *given))),
+    ("lstmn", "", "step", lambda plain: lambda self, *given: halved_output(plain(self, *given))),
+    ("lstmn", "reader", "step", lambda plain: lambda self, *given: halved_output(plain(self, *given))),
     ("lstmn", LAYER, "step", doubled_output),
     ("lstmn", LAYER, "attend", lambda plain: lambda self, state, now: plain(self, state, now / 2)),
     ("lstmn", LAYER, "write", lambda plain: lambda self, state, *made: plain(self, state, *(one / 2 for one in made))),
@@ -70,8 +70,8 @@ METHODS = [
 ]
 
 
-def halved_tick(tick):
-    return tick._replace(output=tick.output / 2)
+def halved_output(output_now):
+    return output_now._replace(output=output_now.output / 2)
 
 
 @pytest.mark.parametrize(("kind", "part", "method", "change"), METHODS, ids=lambda one: getattr(one, "__name__", None))

@@ -155,9 +155,9 @@ def test_a_step_is_the_same_inside_a_long_call_b18(rule, reader):
 def test_padding_and_batch_mates_change_nothing_b03(kind, reader):
     """K2, K6: a set alone and beside larger ones gives the same; what padding holds, also NaN, is no matter."""
     model, batch = made(kind=kind, reader=reader), drawn(3, 7, 5, name="tsp")
-    spoiled = batch.points.clone()
-    spoiled[0, 3:], spoiled[2, 5:] = torch.nan, 1e30
-    logs = model.log_probabilities(model.encode(spoiled, batch.lengths), batch.answers)
+    with_nan = batch.points.clone()
+    with_nan[0, 3:], with_nan[2, 5:] = torch.nan, 1e30
+    logs = model.log_probabilities(model.encode(with_nan, batch.lengths), batch.answers)
     (logs[batch.answers != IGNORED].exp() ** 2).sum().backward()
     assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
     assert (logs[0, :, 4:] == -torch.inf).all() and (logs[2, :, 6:] == -torch.inf).all()

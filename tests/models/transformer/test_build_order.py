@@ -56,8 +56,8 @@ def test_a_sequence_read_by_steps_is_the_sequence_read_at_once(kind):
     inputs = torch.randn(2, 7, 5, dtype=torch.float64)
     state, outputs = model.start(2), []
     for now in inputs.unbind(1):
-        tick = model.step(state, now)
-        state = tick.state
-        outputs.append(tick.output)
+        stepped = model.step(state, now)
+        state = stepped.state
+        outputs.append(stepped.output)
     torch.testing.assert_close(torch.stack(outputs, 1), model(inputs), rtol=0, atol=1e-10)
-    assert tick.attended["self 1"].weights.shape == (2, 2, 1, 7)
+    assert stepped.attended["self 1"].weights.shape == (2, 2, 1, 7)

@@ -94,7 +94,7 @@ def test_shaws_distances_are_clipped_at_16(kind):
 
 
 def test_beyond_a_distance_of_16_shaws_model_cannot_tell_places_apart():
-    """One key that differs, 16 or more positions back: moved further, the last piece hears it the same."""
+    """One key that differs, 16 or more positions back: moved further, the last token attends to it the same."""
     torch.manual_seed(14)
     settings = TransformerLanguageSettings(dim=DIM, heads=HEADS, layers=1, dropout=0.0, position="shaw")
     model = TransformerLanguageModel(settings, 31).double().eval()

@@ -65,8 +65,8 @@ def agrees(query, key, value, **which):
     torch.testing.assert_close(ours.double(), context, rtol=0, atol=2 * ROUNDING[query.dtype] * most)
     log_bound = 2.0**-8 if query.dtype == torch.bfloat16 else 2e-6
     torch.testing.assert_close(ours_log.double(), logs, rtol=1e-6, atol=log_bound)
-    hidden = logs.isneginf()
-    assert not ours[hidden].any()
+    masked_out = logs.isneginf()
+    assert not ours[masked_out].any()
     return ours, ours_log
 
 

@@ -143,7 +143,7 @@ def test_an_infinite_key_is_seen_or_not(number):
     query, key, value = (one.detach() for one in inputs(1, 1, 1, 41, 67, 5, 3))
     without = formula(query, key[:, :, 1:], value[:, :, 1:], scale=0.3)
     key[0, 0, 0, 2] = number
-    found, hidden = called(query, key, value), query[0, 0, :, 2] * number < 0
-    assert hidden.any() and not hidden.all()
-    assert_same([found[0, 0, hidden]], [without[0, 0, hidden]], 2e-6)
-    assert found[0, 0, ~hidden].isnan().all()
+    found, masked_out = called(query, key, value), query[0, 0, :, 2] * number < 0
+    assert masked_out.any() and not masked_out.all()
+    assert_same([found[0, 0, masked_out]], [without[0, 0, masked_out]], 2e-6)
+    assert found[0, 0, ~masked_out].isnan().all()
