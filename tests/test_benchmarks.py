@@ -125,7 +125,7 @@ def test_no_row_outlives_the_benchmark(number):
             child.kill()
 
 
-def test_rounds_and_rows_that_are_none_are_told(benchmarks):
+def test_rounds_and_rows_that_are_none_are_reported(benchmarks):
     import dot
     import start
 

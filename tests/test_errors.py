@@ -98,7 +98,7 @@ def test_a_long_text_is_cut_in_an_error(read):
         read()
 
 
-def test_the_nearest_name_is_told():
+def test_the_nearest_name_is_reported():
     assert nearest("lstn", ["lstm", "gru"]) == " Did you mean 'lstm'? Known: gru, lstm."
     assert nearest("7", map(str, range(60))).endswith(", 8, 9.") and "more" not in nearest("7", map(str, range(60)))
     assert nearest("x", map(str, range(1061))).endswith(" and 1,001 more.")

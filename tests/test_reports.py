@@ -58,7 +58,7 @@ def test_every_report_has_a_thread_that_can_be_opened():
                 assert (found[2] == " PR #") == (found[4] == "pull"), thread
 
 
-def test_an_id_is_told_from_what_looks_like_one():
+def test_an_id_is_distinguished_from_what_resembles_one():
     assert cited("B", "B29, (B30) a_name_b31 test_b32_more _B33: B018 0xB34 ab35 B3") == {
         "B29", "B30", "B31", "B32", "B33"
     }  # fmt: skip

@@ -24,7 +24,7 @@ def grads(attended, direction, inputs):
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("normalizer", ("softmax", "sparsemax", "sigmoid", "sum", "hard"))
 @pytest.mark.parametrize("score", SCORES)
-def test_b03_content_that_no_query_sees(score, normalizer, bad):
+def test_b03_content_that_no_query_attends_to(score, normalizer, bad):
     """B03: padding filled with NaN, inf, 1e30 or noise gives the same answer and gradients, bit for bit or nearly."""
     mask = masks.padding([3, 5])
     made = module(score)
@@ -77,7 +77,7 @@ def test_b03_minimal_input_and_a_query_that_does_see_it_reads_nan():
         assert seen.weights[0, 0].tolist() == [1.0, 0.0]
 
 
-def test_b03_a_spoiled_query_row_keeps_its_nan_to_itself():
+def test_b03_a_nonfinite_query_keeps_its_nan_to_itself():
     query, key, value = tensors("additive")
     made = module("additive")
     mask = masks.padding([3, 5])

@@ -226,7 +226,7 @@ def test_b03_padding_under_a_score_a_head():
         torch.testing.assert_close(filled, clean)
 
 
-def test_b03_projected_keys_that_only_a_later_query_sees():
+def test_b03_projected_keys_that_only_a_later_query_attends_to():
     """B03: a NaN in the last cached key reaches neither earlier outputs nor the gradient of W_o through them."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(8, 2).double()

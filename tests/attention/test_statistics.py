@@ -57,7 +57,7 @@ def test_values_by_hand():
     assert found.top_keys[0, 0].tolist() == [0]
 
 
-def test_a_query_that_sees_nothing_looks_nowhere():
+def test_a_fully_masked_query_has_no_weight_anywhere():
     query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 5)
     found = regard.attend(query, key, key, mask=masks.padding([0, 4])).statistics()
     assert found.entropy[0].tolist() == [0, 0, 0] and found.maximum[0].tolist() == [0, 0, 0]
@@ -67,7 +67,7 @@ def test_a_query_that_sees_nothing_looks_nowhere():
 
 
 @pytest.mark.parametrize("queries, keys", [(0, 7), (3, 0), (0, 0)])
-def test_nothing_to_look_at(queries, keys):
+def test_no_keys_at_all(queries, keys):
     query, key = torch.randn(2, queries, 5), torch.randn(2, keys, 5)
     found = regard.attend(query, key, key).statistics()
     assert found.entropy.shape == found.maximum.shape == (2, queries)
@@ -88,7 +88,7 @@ def test_more_keys_than_there_are_cannot_be_the_largest(top):
         regard.attend(query, key, key).statistics(top=top)
 
 
-def test_a_recorded_call_tells_them():
+def test_a_recorded_call_has_statistics():
     attention = regard.MultiHeadAttention(dim=12, heads=3)
     with regard.record(attention) as seen:
         attention(torch.randn(2, 7, 12))

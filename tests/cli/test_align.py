@@ -33,7 +33,7 @@ def test_score_is_one_number_a_line(regard, run, texts, tmp_path):
     assert measured["measures"]["perplexity"] == pytest.approx(math.exp(-total / pieces), rel=1e-5)
 
 
-def test_score_shows_pieces_takes_texts_a_tsv_and_standard_input(regard, run, texts, tmp_path):
+def test_score_shows_tokens_takes_texts_a_tsv_and_standard_input(regard, run, texts, tmp_path):
     [line] = regard("score", run, "at noon", "à midi", "--tokens").stdout.splitlines()
     whole, *parts = line.split("\t")
     assert [part.split(" ")[0] for part in parts] == ["à", "midi", "</s>"]
@@ -76,7 +76,7 @@ def test_a_line_too_long_is_cut_with_a_warning_B32(regard, run):
 
 
 @pytest.mark.parametrize("verb", ["score", "align"])
-def test_pairs_that_cannot_be_read_are_told(regard, run, texts, tmp_path, verb):
+def test_pairs_that_cannot_be_read_are_reported(regard, run, texts, tmp_path, verb):
     shorter = tmp_path / "shorter.fr"
     shorter.write_text("un\n" * 7)
     stderr = regard(verb, run, texts[0], shorter, "--out", tmp_path / "out", code=1).stderr

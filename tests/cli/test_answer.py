@@ -61,7 +61,7 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["--story", ".", "--question", "Where?"], 1, ". is a folder"),
     ],
 )
-def test_what_cannot_be_answered_is_told(regard, trained, arguments, code, message):
+def test_what_cannot_be_answered_is_reported(regard, trained, arguments, code, message):
     assert message in regard("answer", trained, *arguments, stdin=b"", code=code).stderr
 
 

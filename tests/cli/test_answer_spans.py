@@ -97,7 +97,7 @@ def test_one_story_and_a_question(regard, trained, tmp_path):
         (["--story", "Ben left. " * 5000, "--question", "Who?"], 1, "15000 words, and at most 10000"),
     ],
 )
-def test_what_cannot_be_answered_is_told(regard, trained, tmp_path, monkeypatch, arguments, code, message):
+def test_what_cannot_be_answered_is_reported(regard, trained, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("{")
     assert message in regard("answer", trained, *arguments, stdin=b"", code=code).stderr

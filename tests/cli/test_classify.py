@@ -79,7 +79,7 @@ def test_empty_and_broken_files(regard, trained, given, lines):
     assert regard("classify", trained, "-", stdin=given).stdout.count("\n") == lines
 
 
-def test_bytes_that_are_no_text_are_told_with_their_line(regard, trained):
+def test_bytes_that_are_no_text_are_reported_with_their_line(regard, trained):
     assert "line 2" in regard("classify", trained, "-", stdin=b"fine\n\xff\n", code=1).stderr
 
 
@@ -134,7 +134,7 @@ def test_a_transformer_shows_its_heads_and_what_its_queries_read(regard, files, 
     assert "no layers of heads" in regard("show", trained, "a", "--heads", code=1).stderr
 
 
-def test_a_stopped_training_goes_on_bit_for_bit(regard, files, tmp_path):
+def test_a_stopped_training_continues_bit_for_bit(regard, files, tmp_path):
     """B33: stopped in the middle of an epoch and resumed, the weights are those of the unbroken run."""
     given = [f"data.files.{label}={files / label}.txt" for label in ("good", "bad")]
     given += [one for one in TINY if not one.startswith("training.steps")] + ["training.decay=none"]
@@ -157,7 +157,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, files, tmp_path):
         (["data.tsv=a.tsv", "training.monitor=bleu"], "bleu"),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, message):
+def test_what_is_wrong_is_reported(regard, tmp_path, given, message):
     code = 1 if "none" in str(given) else 2
     assert message in regard("train", "classification", *given, "--run", tmp_path / "run", code=code).stderr
 

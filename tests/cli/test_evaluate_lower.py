@@ -18,7 +18,7 @@ def lower(regard, files, tmp_path_factory):
     return folder
 
 
-def test_capitals_that_are_never_written_are_told(regard, lower, files, tmp_path):
+def test_capitals_that_are_never_written_are_reported(regard, lower, files, tmp_path):
     targets = (files / "test.en").read_text(encoding="utf-8").splitlines()
     capitals = sum(any(letter.isupper() for letter in target) for target in targets)
     assert 0 < capitals < 20 == len(targets)

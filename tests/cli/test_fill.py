@@ -115,7 +115,7 @@ def test_without_the_training_text_there_are_no_baselines(regard, text, tmp_path
     assert "own.txt" in regard("evaluate", run, code=1).stderr
 
 
-def test_a_stopped_training_goes_on_bit_for_bit(regard, text, tmp_path):
+def test_a_stopped_training_continues_bit_for_bit(regard, text, tmp_path):
     """B33: stopped in the middle of an epoch and resumed, the weights are those of the unbroken run."""
     given = [f"data.text={text}", *(one for one in TINY if not one.startswith("training.steps"))]
     for name, steps in (("whole", 14), ("broken", 10)):
@@ -136,7 +136,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, text, tmp_path):
         (["data.text=a", "model.position=learned", "model.context=32"], "set model.context=64", 2),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, message, code):
+def test_what_is_wrong_is_reported(regard, tmp_path, given, message, code):
     assert message in regard("train", "masked", *given, "--run", tmp_path / "run", code=code).stderr
 
 

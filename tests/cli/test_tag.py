@@ -110,7 +110,7 @@ def test_words_beyond_the_limit_count_as_wrong(trained, tmp_path, regard):
     assert "26 words are more" in evaluation["notes"][0]
 
 
-def test_a_tag_that_training_did_not_have_counts_as_wrong_and_is_told_with_its_line(regard, trained, tmp_path):
+def test_a_tag_that_training_did_not_have_counts_as_wrong_and_is_reported_with_its_line(regard, trained, tmp_path):
     path, other = tmp_path / "other.conllu", sentence(["they"]).replace("PRON", "PRN")
     path.write_text(sentence(["the", "run"]) + other, encoding="utf-8")
     evaluation = json.loads(regard("evaluate", trained, f"treebank={path}", "--format", "json").stdout)
@@ -134,7 +134,7 @@ def test_every_head_is_shown(regard, trained, tmp_path):
     assert "the text is empty" in regard("show", trained, " ", code=1).stderr
 
 
-def test_a_stopped_training_goes_on_bit_for_bit(regard, treebank, tmp_path):
+def test_a_stopped_training_continues_bit_for_bit(regard, treebank, tmp_path):
     """B33: stopped in the middle of an epoch and resumed, the weights are those of the unbroken run."""
     given = [f"data.treebank={treebank}", *(one for one in TINY if not one.startswith("training.steps"))]
     for name, steps in (("whole", 7), ("broken", 4)):
@@ -156,7 +156,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(regard, treebank, tmp_path):
         (["data.treebank=a", "model.position=learned", "model.context=7"], "set data.max_length=7", 2),
     ],
 )
-def test_what_is_wrong_is_told(regard, tmp_path, given, message, code):
+def test_what_is_wrong_is_reported(regard, tmp_path, given, message, code):
     assert message in regard("train", "tagging", *given, "--run", tmp_path / "run", code=code).stderr
 
 

@@ -35,7 +35,7 @@ def test_a_resumed_run_has_the_weights_of_an_unbroken_one(regard, run, tmp_path)
     assert all(equal(one, weights(run)[name]) for name, one in weights(copy).items())
 
 
-def test_resume_goes_on_with_more_steps_and_refuses_another_run(regard, run, tmp_path):
+def test_resume_continues_with_more_steps_and_refuses_another_run(regard, run, tmp_path):
     """B33: options given on resume are honoured or refused aloud."""
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)

@@ -201,7 +201,7 @@ def test_the_library_gives_what_the_command_prints(regard, run):
     assert translator.translate([]) == []
 
 
-def test_other_folders_are_told_apart(regard, tmp_path):
+def test_other_folders_are_distinguished(regard, tmp_path):
     assert "no such folder" in regard("translate", tmp_path / "none", "a", code=1).stderr
     assert "not a run folder" in regard("translate", tmp_path, "a", code=1).stderr
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')

@@ -56,7 +56,7 @@ def killed(arguments, state, lines, pause):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks, which only POSIX systems do")
-def test_killed_twice_it_goes_on_byte_for_byte(regard, run, long, tmp_path):
+def test_killed_twice_it_continues_byte_for_byte(regard, run, long, tmp_path):
     """B33's promise for translation; sampled, so that each line's draws keep to its number in the whole file."""
     plain = ["translate", run, long, *SHORT, "--sample", "--seed", 3]
     whole = regard(*plain).stdout
@@ -70,7 +70,7 @@ def test_killed_twice_it_goes_on_byte_for_byte(regard, run, long, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "in.gz"]
 
 
-def test_stopped_by_the_user_even_one_list_of_json_goes_on(regard, run, long, tmp_path, monkeypatch):
+def test_stopped_by_the_user_even_one_list_of_json_continues(regard, run, long, tmp_path, monkeypatch):
     from regard.tasks.translation.predictor import TranslationPredictor
 
     plain = ["translate", run, long, *SHORT, "--format", "json"]
@@ -118,7 +118,7 @@ def test_ten_times_the_lines_take_no_more_memory(run, files, tmp_path):
     assert peaks[1] < 1.1 * peaks[0], peaks
 
 
-def test_lines_that_were_cut_before_a_kill_are_told_again(regard, run, long, tmp_path, monkeypatch):
+def test_lines_that_were_cut_before_a_kill_are_reported_again(regard, run, long, tmp_path, monkeypatch):
     """B32: the exit code is of the whole file, not of what came after a kill."""
     long.write_text("two " * 50 + "\n" + "at noon\n" * 5)
     plain = ["translate", run, long, *SHORT, "--out", tmp_path / "out"]

@@ -34,7 +34,7 @@ def trained(regard, rhyme, tmp_path_factory):
     return run
 
 
-def test_it_knows_the_rhyme_and_goes_on_with_it(regard, trained):
+def test_it_knows_the_rhyme_and_continues_with_it(regard, trained):
     output = regard("write", trained, "one two", "--greedy", "--length", 10).stdout
     assert output == "one two three\nfour five six\n\nseven eight nine\n"
     assert regard("write", trained, "four", "--greedy", "--one-line").stdout == "four five six\n"
@@ -106,14 +106,14 @@ def test_a_plain_lstm_learns_it_too_and_shows_nothing(regard, rhyme, tmp_path):
     assert "model.kind is lstm" in regard("show", run, "one two", code=1).stderr
 
 
-def test_characters_are_pieces_too(regard, rhyme, tmp_path):
+def test_characters_are_tokens_too(regard, rhyme, tmp_path):
     run = tmp_path / "characters"
     regard("train", "language", f"data.text={rhyme}", "model.kind=lstmn", "data.tokenizer=characters", "--run", run,
            "--threads", 1, "--quiet", *TINY, "training.steps=10", "training.validate_every=10")  # fmt: skip
     assert len(regard("write", run, "one", "--length", 5, "--one-line").stdout) <= 9
 
 
-def test_a_text_that_cannot_be_used_is_told(regard, tmp_path):
+def test_a_text_that_cannot_be_used_is_reported(regard, tmp_path):
     assert "no text to train on" in regard("train", "language", "--run", tmp_path / "run", code=2).stderr
     path = tmp_path / "short.txt"
     path.write_text("one\n")

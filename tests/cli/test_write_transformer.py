@@ -72,7 +72,7 @@ def test_prompts_of_several_lengths_are_written_together(poet):
     assert together[1] == ["five\nsix\nseven eight nine\n"]
 
 
-def test_each_document_is_told_from_its_beginning(regard, poet):
+def test_each_document_is_predicted_from_its_beginning(regard, poet):
     """K5: by hand, document by document; the number of windows that are read together changes nothing."""
     writer = load(poet)
     data = writer.settings.data
@@ -161,7 +161,7 @@ def test_a_writing_is_recorded_step_by_step(rhymer):
     )
 
 
-def test_settings_that_cannot_be_are_told_before_the_text_is_read(regard, poems, tmp_path):
+def test_settings_that_cannot_be_are_reported_before_the_text_is_read(regard, poems, tmp_path):
     message = regard("train", "language", f"data.text={poems}", "data.documents=apart", "model.kind=lstm", "--run",
                   tmp_path / "run", code=2).stderr  # fmt: skip
     assert "documents=apart" in message and "needs model.kind=transformer" in message

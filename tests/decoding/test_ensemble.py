@@ -51,7 +51,7 @@ def test_the_mean_of_logarithms_by_hand():
     assert [one.score for one in found] == pytest.approx([math.log(b / (a + b)), math.log(a / (a + b))], abs=1e-6)
 
 
-def test_a_member_that_does_not_look_leaves_the_others_weights():
+def test_a_member_without_attention_leaves_the_others_weights():
     found = find([TableDecoder(ONE), TableDecoder(OTHER, aligned=False)])
     torch.testing.assert_close(found[0].alignment, torch.tensor([[0.75, 0.25, 0.0]] * 2))
     assert find([TableDecoder(ONE, aligned=False)])[0].alignment is None

@@ -22,7 +22,7 @@ def test_only_real_source_words(row, word):
     assert replace_unknown(["<unk>"], [True], alignment, ["Zork", "runs"]) == [word]
 
 
-def test_pieces_are_added_to_their_words():
+def test_tokens_are_added_to_their_words():
     """Neither piece of the second word is the highest, together they are."""
     alignment = torch.tensor([[0.4, 0.3, 0.3, 0.0], [0.0, 0.1, 0.0, 0.9]])
     done = replace_unknown(["<unk>", "y"], [True, False], alignment, ["Émile", "Zátopek"], source_of=[0, 1, 1, -1])

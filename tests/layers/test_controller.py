@@ -35,7 +35,7 @@ def test_an_lstm_controller_is_torchs(layers):
     assert [part.shape for part in state] == [(2, layers, 5)] * 2
 
 
-def test_an_unknown_controller_is_told():
+def test_an_unknown_controller_is_reported():
     with pytest.raises(ConfigError, match="Did you mean 'lstm'"):
         Controller("lstn", 3, 5)
 
@@ -53,7 +53,7 @@ def test_sequence_models_keep_to_the_interface(settings):
     torch.testing.assert_close(torch.stack(outputs, 1), model(given), rtol=1e-4, atol=1e-6)
 
 
-def test_an_unknown_model_is_told():
+def test_an_unknown_model_is_reported():
     class Other:
         kind = "ntn"
 

@@ -52,7 +52,7 @@ def test_links_from_weights():
     assert links(torch.zeros(0, 3)) == links(torch.zeros(3, 0)) == frozenset()
 
 
-def test_pieces_are_merged_to_words():
+def test_tokens_are_merged_to_words():
     """Source pieces a a b, target pieces x y y: sums over columns, means over rows; rows still sum to 1."""
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2], [0.0, 0.0, 1.0]])
     merged = merge_to_words(weights, [0, 0, 1], [0, 1, 1])
@@ -69,7 +69,7 @@ def test_end_marks_belong_to_no_word():
     assert merge_to_words(weights, [], []).shape == (0, 0)
 
 
-def test_pieces_that_do_not_fit():
+def test_tokens_that_do_not_fit():
     with pytest.raises(ShapeError, match=r"\(2, 3\) do not fit 2 target and 4 source"):
         merge_to_words(torch.zeros(2, 3), [0, 0, 1, 1], [0, 1])
     with pytest.raises(ShapeError, match="source token belongs to word 5, but there are 3"):
@@ -136,7 +136,7 @@ def test_final_and_asks_for_two_new_words():
     assert grow_diag_final({(2, 5)}, {(3, 5)}) == {(2, 5), (3, 5)}
 
 
-def test_growing_goes_on_ahead_within_a_round():
+def test_growing_continues_ahead_within_a_round():
     """From (2, 1): (1, 0) lies behind it and waits, (1, 2) ahead and goes on to (0, 1); then (0, 0) brings nothing new.
 
     Rounds that look around from old links only would take (0, 0) first, which is not what Moses does.

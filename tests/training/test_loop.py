@@ -289,7 +289,7 @@ def test_bf16_computes_in_bf16_and_keeps_fp32_weights(tmp_path):
     assert results["last"]["accuracy"] > 0.9
 
 
-def test_a_reporter_of_ones_own_is_told(tmp_path):
+def test_a_reporter_of_ones_own_is_called(tmp_path):
     reported = []
 
     class Own(Silent):

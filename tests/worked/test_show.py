@@ -38,7 +38,7 @@ def test_columns_stand_under_their_names():
 
 
 @pytest.mark.parametrize("name", list(WORKED))
-def test_every_step_is_told_in_chinese(name):
+def test_every_step_is_named_in_chinese(name):
     text = chinese(name)
     assert "出处：" in text and "文献：" in text and "与文献核对：" in text and "一致" in text
     assert "不一致" not in text

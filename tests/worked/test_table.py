@@ -65,7 +65,7 @@ def test_w1_two_heads():
 SCORES = [0.3, 2.8, 0.2, 0.1, 0.1, 0.0, 0.6]
 
 
-def test_w2_the_pronoun_looks_back():
+def test_w2_the_pronoun_attends_back():
     result = work("W2")
     weights = softmax(SCORES)
     printed(result.value("weights"), [0.0561, 0.6838, 0.0508, 0.0460, 0.0460, 0.0416, 0.0758])

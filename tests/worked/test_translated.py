@@ -38,7 +38,7 @@ def test_w4_the_articles_numbers_stand_under_the_runs():
     assert "3 of 4 steps that write what the article writes attend most to the article's source word." in text
 
 
-def test_w4_columns_stand_under_the_source_pieces():
+def test_w4_columns_stand_under_the_source_tokens():
     lines = show_translated(translated(SOURCE, *LOOKS), "zh").splitlines()
     at = next(place for place, line in enumerate(lines) if line.lstrip().startswith("I "))
     names, weights = lines[at], lines[at + 3]
@@ -61,7 +61,7 @@ def test_w4_nothing_stands_beside_another_sentence(source, first):
     assert to_json(steps)["written"][0]["article"] is None
 
 
-def test_w4_pieces_with_spaces_and_capitals_are_the_same_words():
+def test_w4_tokens_with_spaces_and_capitals_are_the_same_words():
     looks = [("▁Je", (1.0, 0.0, 0.0)), ("▁t'", (0.0, 0.0, 1.0)), ("aime", (0.0, 1.0, 0.0)), (".", (0.0, 0.0, 1.0))]
     plain = to_json(translated(("i", "love", "you"), *looks))
     weights = [None if step["article"] is None else step["article"]["weights"] for step in plain["written"]]

@@ -110,14 +110,14 @@ def test_a_call_enters_few_functions():
         ),
     ],
 )
-def test_sizes_that_do_not_fit_are_told_in_these_words(shapes, said):
+def test_sizes_that_do_not_fit_raise_these_messages(shapes, said):
     tensors = [None if shape is None else torch.zeros(shape) for shape in shapes]
     with pytest.raises(ShapeError) as caught:
         checked_sizes(*tensors)
     assert str(caught.value) == said
 
 
-def test_types_that_do_not_fit_are_told_in_these_words():
+def test_types_that_do_not_fit_raise_these_messages():
     one, whole = torch.zeros(2, 5, 3), torch.zeros(2, 5, 3, dtype=torch.int64)
     cases = {
         (whole, whole, whole): "query, key and value must be floating point; got ['torch.int64']",
@@ -162,7 +162,7 @@ def test_softmax_of_few_scores_differentiates_twice():
     assert torch.autograd.gradcheck(softmax, scores) and torch.autograd.gradgradcheck(softmax, scores)
 
 
-def test_what_hides_takes_the_way_of_a_mask():
+def test_scores_of_minus_infinity_are_treated_as_masked_out():
     """A row of −inf alone weighs 0 with gradient 0, a −inf beside a NaN too; +inf and NaN make only their row NaN."""
     inf, nan = torch.inf, torch.nan
     scores = torch.tensor([[0.0, 1.0], [-inf, -inf], [-inf, nan], [inf, 0.0], [-inf, 2.0]], requires_grad=True)
@@ -184,7 +184,7 @@ def test_what_hides_takes_the_way_of_a_mask():
 
 @pytest.mark.parametrize("keys", [0, 1, 7])
 @pytest.mark.parametrize("score", ["scaled_dot", "cosine"])
-def test_a_single_query_at_the_end_sees_all_keys(keys, score):
+def test_a_single_query_at_the_end_attends_to_all_keys(keys, score):
     """As if there were no mask; at the start it sees the first key alone, and beside other masks these still hide."""
     torch.manual_seed(0)
     query, key, value = torch.randn(2, 1, 3), torch.randn(2, keys, 3), torch.randn(2, keys, 5)

@@ -35,7 +35,7 @@ def looks(monkeypatch) -> list[torch.Tensor]:
     return seen
 
 
-def test_prepared_keys_are_looked_at_once(monkeypatch):
+def test_prepared_keys_are_checked_once(monkeypatch):
     score = regard.score("additive", query_dim=5, key_dim=7, hidden_dim=3)
     prepared, value = score.prepare(torch.randn(2, 11, 7)), torch.randn(2, 11, 13)
     given = looks(monkeypatch)
@@ -45,7 +45,7 @@ def test_prepared_keys_are_looked_at_once(monkeypatch):
     assert [one.shape[-1] for one in given] == [5, 3, 13, 5, 5]
 
 
-def test_projected_keys_are_looked_at_once(monkeypatch):
+def test_projected_keys_are_checked_once(monkeypatch):
     attention = MultiHeadAttention(6, 2)
     projected = attention.project(torch.randn(2, 11, 6))
     given = looks(monkeypatch)
@@ -56,7 +56,7 @@ def test_projected_keys_are_looked_at_once(monkeypatch):
     assert [tuple(one.shape[-2:]) for one in given] == [each[0], *once, each[1], *each, *each]
 
 
-def test_what_was_changed_is_looked_at_again(monkeypatch):
+def test_what_was_changed_is_checked_again(monkeypatch):
     tensor = torch.randn(7, 3)
     assert is_safe_cached(tensor, None)
     tensor[2, 1] = torch.nan
@@ -68,7 +68,7 @@ def test_what_was_changed_is_looked_at_again(monkeypatch):
     assert not is_safe_cached(tensor) and len(given) == 3
 
 
-def test_what_is_written_during_a_look_is_looked_at_again(monkeypatch):
+def test_what_is_written_during_a_check_is_checked_again(monkeypatch):
     """By another thread, say."""
     tensor, look = torch.randn(7, 3), guard.is_safe
 
@@ -83,7 +83,7 @@ def test_what_is_written_during_a_look_is_looked_at_again(monkeypatch):
     assert not is_safe_cached(tensor)
 
 
-def test_a_hidden_nan_that_comes_later_is_kept_from_the_answer():
+def test_a_masked_out_nan_that_comes_later_is_kept_from_the_answer():
     prepared = regard.score("scaled_dot").prepare(torch.randn(2, 11, 7))
     query, value, mask = torch.randn(2, 1, 7), torch.randn(2, 11, 13), masks.padding([4, 9])
     before = regard.attend(query, prepared, value, mask=mask).context
@@ -92,7 +92,7 @@ def test_a_hidden_nan_that_comes_later_is_kept_from_the_answer():
     torch.testing.assert_close(regard.attend(query, prepared, value, mask=mask).context, before)
 
 
-def test_in_inference_mode_everything_is_looked_at(monkeypatch):
+def test_in_inference_mode_everything_is_checked(monkeypatch):
     with torch.inference_mode():
         tensor = torch.randn(7, 3)
         given = looks(monkeypatch)
@@ -197,7 +197,7 @@ def test_softmax_of_few_scores_is_that_of_all(keep, temperature, special, kind):
     assert not found[0][0][~kept.expand(2, 3, 5)].any()
 
 
-def test_nothing_comes_back_to_hidden_scores():
+def test_masked_out_scores_get_no_gradient():
     """Not even 0 · inf."""
     scores = torch.randn(2, 3, 5, requires_grad=True)
     for keep in (KEPT["triangle"], None):
@@ -253,7 +253,7 @@ def test_what_comes_from_above_reaches_no_score_of_minus_infinity(keep):
 
 
 @pytest.mark.parametrize("kind", ("softmax", "sparsemax", "entmax15"))
-def test_a_learned_temperature_hears_of_no_hidden_score(kind):
+def test_a_learned_temperature_gets_no_gradient_from_masked_out_scores(kind):
     def slope(masked_out):
         temperature = torch.nn.Parameter(torch.tensor(0.7))
         scores, keep = torch.arange(30.0).sin().view(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool)

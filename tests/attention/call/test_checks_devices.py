@@ -28,7 +28,7 @@ def test_of_a_bias(shape):
         regard.attend(query, query, query, bias=torch.ones(size, size, device="meta"))
 
 
-def test_of_what_a_stack_looks_at():
+def test_a_stack_checks_its_inputs():
     heads = CrossHeads(64, 4)
     keys = torch.ones(2, 4, 257, 16, device="meta")
     with pytest.raises(RuntimeError, match="device"):

@@ -68,7 +68,7 @@ def everything(inputs, **options):
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("score", SCORES)
-def test_what_nobody_sees_leaves_no_trace(score, mask, bad):
+def test_what_no_query_attends_to_leaves_no_trace(score, mask, bad):
     """Neither in the answer nor in a gradient, whose hidden rows are 0; nor in weights that are made later."""
     made = SCORES[score]()
     clean, filled = (everything(given(MASKS[mask], fill), score=made, mask=MASKS[mask]) for fill in (0.0, bad))
@@ -113,7 +113,7 @@ def test_queries_between_blocks_that_see_and_blocks_that_do_not(score, unit, mon
 @pytest.mark.parametrize("bad", (torch.nan, torch.inf, -torch.inf))
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("mask", MASKS)
-def test_who_sees_such_a_number_reads_nan_and_nobody_else(mask, which, bad):
+def test_a_query_that_attends_to_such_a_number_reads_nan_and_no_other(mask, which, bad):
     inputs = given(MASKS[mask], 0.0)
     with torch.no_grad():
         expected = regard.attend(*inputs, mask=MASKS[mask]).context
@@ -190,7 +190,7 @@ def test_a_type_narrower_than_float32():
 
 
 @needs_compiler
-def test_only_what_the_loop_does_not_look_at_is_looked_at_ahead(monkeypatch):
+def test_only_what_the_loop_does_not_check_is_checked_ahead(monkeypatch):
     seen, look = [], guard.is_safe
     monkeypatch.setattr(guard, "is_safe", lambda *tensors: (seen.append(len(tensors)), look(*tensors))[1])
     inputs, mask = given(MASKS["ragged"], torch.nan), MASKS["ragged"]
@@ -242,7 +242,7 @@ def with_dropout(name, fill, score="scaled_dot", kind=torch.float64, **options):
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("mask", LEFT_OUT)
 @pytest.mark.parametrize("score", SCORES)
-def test_the_same_is_dropped_whatever_is_hidden(score, mask, bad):
+def test_the_same_weights_are_dropped_whatever_is_masked_out(score, mask, bad):
     """By whatever path: a call that its loop finds unsafe is taken again, and no number more is drawn."""
     made = SCORES[score]()
     clean, filled = (with_dropout(mask, fill, made) for fill in (0.0, bad))

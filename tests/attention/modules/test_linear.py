@@ -127,7 +127,7 @@ def test_never_forms_queries_times_keys_B49(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_what_sees_nothing_reads_zero_B01(causal):
+def test_a_fully_masked_query_reads_zero_B01(causal):
     query, key, value = inputs(5, 5)
     keep = torch.ones(2, 5).bool()
     keep[1] = False
@@ -141,7 +141,7 @@ def test_what_sees_nothing_reads_zero_B01(causal):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("where", ["key", "value", "both"])
 @pytest.mark.parametrize("content", [torch.nan, torch.inf, -torch.inf, 1e30])
-def test_hidden_content_touches_nothing_B03(causal, where, content):
+def test_masked_out_content_touches_nothing_B03(causal, where, content):
     query, key, value = inputs(7, 7)
     keep = torch.ones(2, 7).bool()
     keep[0, :2], keep[1, 3] = False, False
@@ -166,7 +166,7 @@ def test_hidden_content_touches_nothing_B03(causal, where, content):
 @pytest.mark.parametrize(
     "options", [{}, {"dropout": 0.5}, {"refocus": [torch.square]}, {"hooked": True}, {"pointer": True}]
 )
-def test_hidden_content_touches_nothing_where_the_weights_are_formed_B03(options, content, where):
+def test_masked_out_content_touches_nothing_where_the_weights_are_formed_B03(options, content, where):
     """What that path looks after nobody looked after where another one was taken."""
     made = score("linear")
     if "hooked" in options:
@@ -220,7 +220,7 @@ def test_the_future_touches_nothing_and_the_seen_is_not_silenced_B03(content):
         assert torch.isnan(linear_attention(*given)[0, 3:]).all()
 
 
-def test_a_query_that_is_not_finite_spoils_itself_alone():
+def test_a_nonfinite_query_makes_its_own_row_nan_alone():
     query, key, value = inputs(5, 5)
     nonfinite = query.clone()
     nonfinite[0, 2, 1] = torch.nan

@@ -338,7 +338,7 @@ def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, 
     torch.testing.assert_close(ours.context[0, others], clean[0, others])
 
 
-def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):
+def test_a_huge_key_outside_all_windows_is_not_even_read(monkeypatch):
     """The guard of all keys would look; nothing of the windows' path may, for that would cost as much as scoring."""
     monkeypatch.setattr("regard.attention.modules.local.attend", None)
     attention = LocalAttention("dot", 2)
@@ -348,7 +348,7 @@ def test_a_huge_key_outside_all_windows_is_not_even_looked_at(monkeypatch):
     assert torch.isfinite(found.context).all() and torch.isfinite(found.weights).all()
 
 
-def test_which_calls_look_at_all_keys_and_why():
+def test_which_calls_score_all_keys_and_why():
     query, key, lengths = torch.randn(2, 3, 5), torch.randn(2, 11, 5), torch.tensor([11, 7])
     location_aware = score("location_aware", query_dim=5, key_dim=5, hidden_dim=3)
     attention = LocalAttention(location_aware, 2)

@@ -29,7 +29,7 @@ def test_centers_of_another_shape_are_no_windows_of_a_loop(named):
 
 @pytest.mark.parametrize("name", ("dot", "additive"))
 @pytest.mark.parametrize("sigma", (0.0, 1.0))
-def test_a_center_at_infinity_sees_nothing(name, sigma):
+def test_a_query_whose_center_is_infinite_is_fully_masked(name, sigma):
     """As one that is far away; the others see what they would without it."""
     torch.manual_seed(0)
     query, key = torch.randn(1, 3, QUERY), torch.randn(1, 37, QUERY)

@@ -251,7 +251,7 @@ def test_the_dtype_stays_and_the_numbers_nearly(kind, dtype, bound):
     assert (attended.context.double() - exact).abs().max() < bound * max(1.0, exact.detach().abs().max().item())
 
 
-def test_autocast_changes_little_and_looking_changes_nothing():
+def test_autocast_changes_little_and_reading_the_weights_changes_nothing():
     torch.manual_seed(9)
     attention, x = MultiHeadAttention(DIM, HEADS), torch.randn(2, 5, DIM)
     with torch.autocast("cpu", torch.bfloat16):

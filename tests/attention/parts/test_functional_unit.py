@@ -44,7 +44,7 @@ def test_half_precision_is_widened():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_a_query_that_is_no_vector_says_so(bad):
+def test_a_query_that_is_no_vector_is_an_error(bad):
     """Not that it has no direction: its weights would then be those of a query of zeros."""
     query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
     query[1, 3, 2] = bad

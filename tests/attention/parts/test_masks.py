@@ -162,14 +162,14 @@ def test_masks_of_wrong_sizes_show_both_shapes():
         masks.padding()
 
 
-def test_b49_a_mask_that_hides_nothing_changes_nothing():
+def test_b49_a_mask_that_masks_nothing_out_changes_nothing():
     x = torch.randn(2, 7, 8, generator=torch.Generator().manual_seed(0))
     plain = attend(x, x, x).context
     for mask in (torch.ones(7, 7).bool(), masks.padding([7, 7]), masks.prefix(7)):
         torch.testing.assert_close(attend(x, x, x, mask=mask).context, plain)
 
 
-def test_ragged_items_look_at_themselves():
+def test_ragged_items_attend_to_themselves():
     drawn = masks.ragged([2, 0, 3]).draw(Sizes(3, 1, 3, 3), torch.device("cpu"))
     assert drawn[0, 0].tolist() == [[True, True, False], [True, True, False], [False, False, False]]
     assert not drawn[1].any() and drawn[2].all()

@@ -60,7 +60,7 @@ def test_b04_content_addressing_of_an_empty_memory_is_uniform():
             assert gradient.isfinite().all()
 
 
-def test_weight_moved_onto_hidden_keys_is_dropped_not_shared_out():
+def test_weight_moved_onto_masked_out_keys_is_dropped_not_shared_out():
     query, key = torch.zeros(1, 1, 2, dtype=torch.float64), torch.zeros(1, 4, 2, dtype=torch.float64)
     value = torch.eye(4, dtype=torch.float64)[None]
     forward = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)

@@ -58,7 +58,7 @@ def meta(*shape: int) -> torch.Tensor:
     return torch.empty(shape, device="meta")
 
 
-def test_nothing_is_computed_and_growth_is_told(monkeypatch):
+def test_nothing_is_computed_and_growth_is_explained(monkeypatch):
     """Without numbers, and as without a compiler. Twice as long: operations by 4, memory by 2."""
     monkeypatch.setattr(dot, "serves", lambda *_: False)
     one, other = (regard.explain(*[meta(2, 8, long, 64)] * 3, cost=True) for long in (32768, 65536))
@@ -95,7 +95,7 @@ def test_a_causal_or_windowed_call_computes_what_is_seen():
     masks.around(torch.rand(2, 1024), 5), masks.prefix(3), lambda b, h, q, k: (q + k) % 2 == 0,
     masks.keep(torch.rand(1024, 1024) > 0.5), masks.causal() & masks.document(torch.arange(1024) // 9), ~masks.causal(),
 ], ids=lambda mask: "function" if callable(mask) else str(mask))  # fmt: skip
-def test_any_mask_can_be_foretold(mask):
+def test_the_cost_of_any_mask_is_predicted(mask):
     """With content and without; a mask that must be drawn is counted, and only such a one."""
     for tensors in ([torch.zeros(2, 2, 1024, 8)] * 3, [meta(2, 2, 1024, 8)] * 3):
         for options in ({}, {"dropout": 0.1}, {"refocus": [lambda w: w]}):
@@ -105,7 +105,7 @@ def test_any_mask_can_be_foretold(mask):
             assert told.cost.bytes >= 2 * 2 * 1024 * 8 * 4 + (drawn and 10 * 1024)
 
 
-def test_every_path_is_foretold():
+def test_the_cost_of_every_path_is_predicted():
     assert set(cost._PATHS) == set(choose.Path.__args__)
 
 
@@ -140,7 +140,7 @@ def test_normalizers_with_a_memory_of_their_own_are_known_ones():
     assert set(cost._HELD) <= set(workload.normalizers)
 
 
-def test_scores_and_normalizers_of_ones_own_are_foretold():
+def test_the_cost_of_custom_scores_and_normalizers_is_predicted():
     class Mine(regard.attention.parts.score_base.Score):
         def forward(self, query, prepared):
             return query.sum(-1, keepdim=True) + prepared.projected.sum(-1).unsqueeze(-2)
@@ -189,7 +189,7 @@ def explain_path(*shape: int, **options: object) -> str:
     return regard.explain(*[meta(*shape)] * 3, **options).path
 
 
-def test_the_argument_and_what_to_do_are_told_once(untold, monkeypatch):
+def test_the_warning_names_the_argument_and_the_remedy_once(untold, monkeypatch):
     large = (1, 16, 4096, 64)
     [told] = warned(*large, refocus=[lambda weights: weights])
     assert told.startswith("refocus= changes the weights after they are normalised: 1,024 MiB of weights")
@@ -214,7 +214,7 @@ def test_what_is_small_wanted_or_not_formed_is_no_surprise(untold):
     assert warned(1, 2**14, 64, score="linear", normalizer="sum") == []
 
 
-def test_additive_weights_are_told_where_no_rows_are_taken(untold):
+def test_additive_weights_are_warned_of_where_no_rows_are_taken(untold):
     score = regard.score("additive", query_dim=8, key_dim=8, hidden_dim=4)
     assert warned(1, 16, 4096, 8, score=score) == []
     [told] = warned(1, 16, 4096, 8, score=score, refocus=[lambda weights: weights])
@@ -223,7 +223,7 @@ def test_additive_weights_are_told_where_no_rows_are_taken(untold):
     assert told.startswith("the score is bound")
 
 
-def test_a_mask_that_is_drawn_is_told_but_not_ones_own(untold):
+def test_a_mask_that_is_drawn_is_warned_of_but_not_the_callers_tensor(untold):
     mask = masks.document(torch.zeros(2**14, dtype=torch.long)) & masks.causal()
     drawn = torch.empty(1, 1, 2**14, 2**14, dtype=torch.bool, device="meta")
     [told] = warned(1, 1, 2**14, 8, mask=mask, drawn=drawn)
@@ -264,7 +264,7 @@ def test_the_message_stands_at_the_callers_line():
     assert told.strip() == "[('SlowPathWarning', '<string>', 11)]"
 
 
-def test_numbers_are_told_in_a_unit_that_fits():
+def test_numbers_are_printed_in_a_unit_that_fits():
     """A small call cost 2.4e-08 billion operations and 0 MiB."""
     told = [
         str(regard.explain(*[meta(*shape)] * 3, refocus=[torch.relu], cost=True))

@@ -137,7 +137,7 @@ def test_ragged(lengths, causal):
 
 
 @pytest.mark.parametrize("causal", (False, True))
-def test_ragged_items_that_look_at_themselves(causal):
+def test_ragged_items_that_attend_to_themselves(causal):
     query, key, value = tensors(KEYS)
     lengths = (3, KEYS)
     ours = ragged(query, key, value, lengths=lengths, bias=None, causal=causal, scale=1.0, ragged_queries=True)
@@ -191,7 +191,7 @@ def large(keys=LARGE, queries=LARGE, dtype=torch.float32):
 LOWER = torch.ones(LARGE, LARGE, dtype=torch.bool).tril()
 
 
-def test_explain_names_the_way_of_large_calls():
+def test_explain_names_the_path_of_large_calls():
     query, key, value = large()
     bias = torch.zeros(1, LARGE, requires_grad=True)
     some = masks.padding([LARGE, 31])

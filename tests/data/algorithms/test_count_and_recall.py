@@ -53,7 +53,7 @@ def test_every_key_comes_so_often_and_the_answers_are_right():
         ("00001:10 ?", "there are no rows"),
     ],
 )
-def test_what_is_no_question_is_told(text, message):
+def test_what_is_no_question_is_reported(text, message):
     with pytest.raises(DataError, match=message):
         SMALL.read(text)
 

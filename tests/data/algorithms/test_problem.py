@@ -131,12 +131,12 @@ def test_a_batch_has_zeros_behind_its_shorter_sequences_k6():
         (SORT, "nan:01", "row 1 has the priority 'nan'"),
     ],
 )
-def test_what_is_no_question_is_told(settings, text, told):
+def test_what_is_no_question_is_reported(settings, text, told):
     with pytest.raises(DataError, match=told):
         problem(settings).read(text)
 
 
-def test_settings_that_cannot_be_are_told():
+def test_settings_that_cannot_be_are_reported():
     with pytest.raises(ValueError, match="must not be above longest"):
         CopySettings(problem="copy", shortest=5, longest=3)
     with pytest.raises(ValueError, match="too few to be told apart"):

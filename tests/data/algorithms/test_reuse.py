@@ -46,6 +46,6 @@ def test_every_answer_is_the_rows_of_its_episode():
 
 
 @pytest.mark.parametrize("text", ["", "01", "010 | ", "010 | 21x"])
-def test_what_is_written_otherwise_is_told(text):
+def test_what_is_written_otherwise_is_reported(text):
     with pytest.raises(DataError, match="episode"):
         problem(SETTINGS).read(text)

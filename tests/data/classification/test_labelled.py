@@ -47,7 +47,7 @@ def test_each_origin_gives_the_same_sentences(tmp_path):
         (b"a\tpos\n\xff\tneg\n", "line 2: byte 0xff"),
     ],
 )
-def test_a_bad_table_is_told_with_file_and_line(tmp_path, content, told):
+def test_a_bad_table_is_reported_with_file_and_line(tmp_path, content, told):
     path = tmp_path / "a.tsv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=told):
@@ -65,7 +65,7 @@ def test_a_bad_table_is_told_with_file_and_line(tmp_path, content, told):
         "{",
     ],
 )
-def test_a_bad_object_is_told_with_file_and_line(tmp_path, line):
+def test_a_bad_object_is_reported_with_file_and_line(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "label": 1}\n' + line + "\n")
     with pytest.raises(DataError, match="line 2"):

@@ -63,7 +63,7 @@ def test_each_epoch_shows_every_picture_once_with_the_next_of_its_captions() -> 
     assert seen == [["a", "d", "e"], ["b", "d", "f"], ["c", "d", "e"]]
 
 
-def test_long_captions_are_cut_and_an_endless_source_goes_on_counting() -> None:
+def test_long_captions_are_cut_and_an_endless_source_continues_counting() -> None:
     given = batches(Listed(("a b c d",), ("e",)), endless=True, longest=2)
     assert given.plan(0) == [[0, 1]] and given.plan(3) == [[6, 7]]
     assert (given.load([0]).words_out > 3).sum() == 2

@@ -187,7 +187,7 @@ def test_captions_in_three_languages_by_hand():
     assert caption([Phrase("", "狗"), Phrase("", "猫")], ["below"], "zh")[0] == "狗在猫下方"
 
 
-def test_places_that_do_not_fit_are_told_so():
+def test_places_that_do_not_fit_are_reported():
     crowded = [place_objects([(9, 9), (9, 9)], 19, Chance("crowded", number), from_left=False) for number in range(200)]
     assert all(one is None for one in crowded)  # of 19 pixels 1 is left between them
     fitting = [place_objects([(9, 9), (9, 9)], 20, Chance("fitting", number), from_left=True) for number in range(200)]

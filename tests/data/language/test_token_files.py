@@ -55,7 +55,7 @@ def test_it_is_made_once(settings, monkeypatch):
 
 
 @pytest.mark.parametrize("killed_after", [1, 7, 60, 105])
-def test_a_killed_making_goes_on(settings, monkeypatch, killed_after):
+def test_a_killed_making_continues(settings, monkeypatch, killed_after):
     """K9: what is written down is whole; what was written after it is written again."""
     wanted = read_streams(settings.model_copy(update={"tokens": None}), None, silent)[1]
     monkeypatch.setattr(room, "SECONDS", 0.0)
@@ -96,7 +96,7 @@ def test_another_text_or_another_vocabulary_is_refused(settings, tmp_path):
         read_streams(settings.model_copy(update={"tokens": taken}), None, silent)
 
 
-def test_damaged_files_are_told(settings):
+def test_damaged_files_are_reported(settings):
     read_streams(settings, None, silent)
     (settings.tokens / "training.bin").write_bytes(b"\x00")
     with pytest.raises(DataError, match="has 1 bytes, not"):
@@ -123,7 +123,7 @@ def test_ids_that_were_lost_after_a_kill_are_not_made_up(settings, monkeypatch):
         read_streams(settings, None, silent)
 
 
-def test_a_part_without_text_is_told_and_stays_unmade(settings):
+def test_a_part_without_text_is_reported_and_stays_unmade(settings):
     settings.text[0].write_text('{"text": "one"}\n')
     for _ in range(2):
         with pytest.raises(DataError, match="none or blank"):

@@ -118,7 +118,7 @@ def test_an_answer_of_a_story_is_given_wherever_it_stands():
         ([StoryLine("Mary left."), StoryLine("?", True, "Mary")], "the question '\\?' has no words"),
     ],
 )
-def test_what_cannot_be_pointed_at_is_told(lines, told):
+def test_what_cannot_be_pointed_at_is_reported(lines, told):
     with pytest.raises(DataError, match="it, line 1: .*" + told):
         questions_of(story(*lines))
 
@@ -158,7 +158,7 @@ def test_the_last_sentence_may_be_the_question():
         ("Mary \udc80 left.", "Who?", "here: .*surrogate"),
     ],
 )
-def test_an_empty_text_or_question_is_told_k8(text, question, told):
+def test_an_empty_text_or_question_is_reported_k8(text, question, told):
     with pytest.raises(DataError, match=told):
         question_of(text, question, "here")
 

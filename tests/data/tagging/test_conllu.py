@@ -48,7 +48,7 @@ def test_words_and_tags_without_ranges_empty_nodes_and_comments(tmp_path):
         ([row("2-1-3", "a", "X")], "numbered '2-1-3'"),
     ],
 )
-def test_a_bad_line_is_told_with_file_and_line(tmp_path, lines, told):
+def test_a_bad_line_is_reported_with_file_and_line(tmp_path, lines, told):
     path = tmp_path / "bad.conllu"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match="bad.conllu") as error:

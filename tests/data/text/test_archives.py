@@ -17,7 +17,7 @@ def pack(path, members, **options):
     return path
 
 
-def test_a_path_goes_on_inside_an_archive(tmp_path):
+def test_a_path_continues_inside_an_archive(tmp_path):
     members = {"fra.txt": "\ufeffa\tb\r\n\né\t中\n", "deep/er.txt": "x\n", "packed.gz": gzip.compress(b"y\nz")}
     path = pack(tmp_path / "two words.zip", members)
     assert read_lines(path / "fra.txt") == ["a\tb", "", "é\t中"]

@@ -116,7 +116,7 @@ def test_no_document_is_cut_where_documents_have_borders(tmp_path, split):
     assert all(len(parts[name]) == 3 * len(found[name]) for name in parts)
 
 
-def test_a_text_that_is_too_short_is_told(tmp_path):
+def test_a_text_that_is_too_short_is_reported(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one line\n")
     with pytest.raises(DataError, match="to validate on are none or blank"):

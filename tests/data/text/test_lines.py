@@ -135,7 +135,7 @@ LONG = "x" * 20_000
         lambda: normalize("\udc80" + LONG),
     ],
 )
-def test_what_is_long_is_told_by_its_beginning_and_no_number_is_too_long(read):
+def test_what_is_long_is_quoted_by_its_beginning_and_no_number_is_too_long(read):
     with pytest.raises(DataError) as error:
         read()
     assert len(str(error.value)) < 400

@@ -16,7 +16,7 @@ def pair(links, counted="tokenizer"):
     return Pair("it's two days", "deux jours", "here", 1, links, links, counted)
 
 
-def test_a_target_piece_looks_at_all_pieces_of_its_words_source_words():
+def test_a_target_token_attends_to_all_tokens_of_its_words_source_words():
     """Source words of 1, 2, 1 tokens; target words of 1, 2. Word 1 reads words 1 and 2: a third on each token."""
     links = frozenset({(0, 0), (1, 1), (2, 1)})
     found = link_weights(pair(links), encoded([0, 1, 1, 2]), encoded([0, 1, 1]), 20)

@@ -197,7 +197,7 @@ def test_attention_over_such_scores_is_the_references(loop, score, mask, normali
         torch.testing.assert_close(ours, theirs)
 
 
-def test_b03_hidden_nan_and_inf_leave_no_trace(loop):
+def test_b03_masked_out_nan_and_inf_leave_no_trace(loop):
     """B03 on this path: the answer and all gradients are those of clean padding."""
     made, results = module("additive"), []
     for fill in (0.0, torch.nan, torch.inf):

@@ -138,7 +138,7 @@ def test_operands_that_are_views():
     )  # fmt: skip
 
 
-def test_dropped_weights_are_dropped_on_the_way_back():
+def test_dropped_weights_are_dropped_in_the_backward_pass():
     """The context is linear in the value, and its gradient says with which weights; seeds make it again."""
     query, key, vector, value = made(2, 2, 2, 131, 149, 17, 5)
     torch.manual_seed(3)

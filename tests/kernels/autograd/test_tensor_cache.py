@@ -52,7 +52,7 @@ def test_nothing_is_remembered_in_inference_mode():
     assert (looks.at(one), looks.at(one)) == (1, 2) and len(looks.known._found) == 0
 
 
-def test_what_is_written_while_it_is_looked_at_is_looked_at_again():
+def test_what_is_written_while_it_is_checked_is_checked_again():
     """By another thread, say: what was found may be of the numbers before."""
     known, one = TensorCache(), torch.zeros(3)
 

@@ -195,7 +195,7 @@ def test_width_0_reads_the_mean():
     assert_same([called(query, key, value)], [value.mean(2, keepdim=True).expand(2, 2, 5, 3)], 1e-6)
 
 
-def test_who_sees_nothing_reads_0_and_has_no_gradient():
+def test_a_fully_masked_query_reads_0_and_has_no_gradient():
     given = inputs(2, 2, 2, 31, 37, 5, 3)
     bias = torch.zeros(31, 37)
     bias[4] = -torch.inf  # scores of −inf hide keys as a mask does
@@ -301,7 +301,7 @@ def test_dropout_drops_its_rate_anywhere(dtype, rate):
     assert torch.equal(read, dropped_weights(query, key, rate, 5))
 
 
-def test_the_way_back_finds_the_same_draws():
+def test_the_backward_pass_draws_the_same_dropout():
     """The context is linear in the value, with the weights that were read; queries and keys follow the same."""
     query, key, value = inputs(1, 4, 2, 97, 401, 5, 3, torch.float64)
     visible = CAUSAL._replace(offset=304)
@@ -364,7 +364,7 @@ def test_a_second_derivative_is_refused():
         found.sum().backward()
 
 
-def test_a_mask_that_changed_before_the_way_back_is_an_error():
+def test_a_mask_that_changed_before_the_backward_pass_is_an_error():
     given, keep = inputs(1, 1, 1, 5, 7, 3, 2), torch.ones(5, 7, dtype=torch.bool)
     context = called(*given, ALL._replace(keep=keep))
     keep[0] = False

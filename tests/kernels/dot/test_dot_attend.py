@@ -157,7 +157,7 @@ def test_three_axes_and_prepared_keys():
     torch.testing.assert_close(ours.context, theirs[:, 0])
 
 
-def test_what_is_hidden_may_be_anything():
+def test_what_is_masked_out_may_be_anything():
     query, key, value = (tensor.detach().clone() for tensor in tensors())
     clean = regard.attend(query, key, value, mask=masks.padding([4, 6])).context
     key[0, :, 5], value[1, :, 6], key[1, :, 6] = torch.nan, torch.inf, 1e300
@@ -295,7 +295,7 @@ def test_loops_are_found_where_text_is_ascii():
 
 @pytest.mark.parametrize("biased", (False, True), ids=("", "bias"))
 @pytest.mark.parametrize("seen", ("all", "causal", "kept", "kept by item"))
-def test_layers_look_by_the_loop_where_it_is_worth_it(seen, biased, monkeypatch):
+def test_layers_attend_by_the_loop_where_it_is_worth_it(seen, biased, monkeypatch):
     """The same context and gradients as by torch's kernel; a query that sees nothing reads 0."""
     generator = torch.Generator().manual_seed(0)
     heads, x = SelfHeads(12, 4, key_heads=2).double(), torch.randn(3, 7, 12, generator=generator, dtype=torch.float64)

@@ -18,7 +18,7 @@ FILLS = (0.0, torch.nan, -torch.inf, 1e19, 3e19, 1e30, 3e38)
 @pytest.mark.parametrize("unit", (True, False))
 @pytest.mark.parametrize("directions", (dot.NO_DIRECTIONS, (True, True), (True, False)))
 @pytest.mark.parametrize("visible", VISIBLE)
-def test_a_look_finds_what_a_call_finds(visible, directions, unit, monkeypatch):
+def test_a_check_ahead_finds_what_a_call_finds(visible, directions, unit, monkeypatch):
     monkeypatch.setattr(dot, "_MATRIX_UNIT", unit)
     options = {"visible": VISIBLE[visible], "directions": directions}
     found = []
@@ -39,7 +39,7 @@ def test_a_look_finds_what_a_call_finds(visible, directions, unit, monkeypatch):
     assert True in found and (False in found)
 
 
-def test_a_look_at_what_is_empty():
+def test_a_check_of_empty_tensors():
     for shape in ((0, 2, 17, 5), (2, 2, 17, 0)):
         given = [torch.randn(shape) for _ in range(3)]
         assert reads_safely(*given, visible=ALL, scale=1.0, directions=dot.NO_DIRECTIONS)

@@ -82,7 +82,7 @@ def test_one_key_has_no_entropy_and_all_of_the_weight():
 
 
 @pytest.mark.parametrize("number", (torch.nan, torch.inf))
-def test_nan_stays_with_the_row_and_the_keys_that_it_sees(number):
+def test_nan_stays_with_the_row_and_the_keys_that_it_attends_to(number):
     query, key, value = (one.detach() for one in inputs(1, 2, 2, 29, 131, 5, 3))
     bias = torch.zeros(1, 2, 29, 131)
     bias[0, 0, 9, 4] = number  # seen

@@ -75,7 +75,7 @@ def test_weighed_and_read_as_they_are_made(in_native_loop, mask):
 
 @needs_compiler
 @pytest.mark.parametrize("fill", (torch.nan, 1e300))
-def test_the_loop_is_kept_from_hidden_content(in_native_loop, fill):
+def test_the_loop_is_kept_from_masked_out_content(in_native_loop, fill):
     query, key, value = (one.detach().clone() for one in tensors("additive"))
     made, mask = module("additive"), masks.padding([3, 5]) & masks.causal()
     clean = attend(query, key, value, score=made, mask=mask).context
@@ -92,7 +92,7 @@ def test_the_loop_is_kept_from_hidden_content(in_native_loop, fill):
     )
 
 
-def test_dropout_in_parts_is_the_same_on_the_way_back(in_parts):
+def test_dropout_in_chunks_is_the_same_in_the_backward_pass(in_parts):
     """The context is linear in the value, and its gradient says with which weights: those that were kept."""
     query, key, value = tensors("additive")
     attended = attend(query, key, value, score=module("additive"), dropout=0.5)

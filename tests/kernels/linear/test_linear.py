@@ -129,7 +129,7 @@ def test_any_strides(loop):
 
 
 @pytest.mark.parametrize("content", (torch.nan, torch.inf, -torch.inf))
-def test_what_is_not_finite_is_told_unless_it_is_hidden(loop, content):
+def test_what_is_not_finite_is_reported_unless_it_is_masked_out(loop, content):
     for which in range(3):
         given, keep = inputs(37, 37, memory=False)
         keep[:] = True
@@ -182,7 +182,7 @@ def test_sizes_of_one_and_zero(loop, causal, batch, queries, keys):
     assert all(torch.isfinite(tensor.grad).all() for tensor in given)
 
 
-def test_what_sees_nothing_reads_zero_and_gives_no_gradient(loop):
+def test_a_fully_masked_query_reads_zero_and_gives_no_gradient(loop):
     given, keep = inputs(5, 5, memory=False)
     keep[:] = True
     keep[0, :2], keep[1] = False, False

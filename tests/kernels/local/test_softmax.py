@@ -236,7 +236,7 @@ def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
 
 
 @pytest.mark.parametrize("content", (math.nan, math.inf, -math.inf))
-def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way, content):
+def test_what_is_not_finite_is_reported_where_it_is_attended_to_and_harmless_elsewhere(way, content):
     left, key, value, _ = (one.detach() for one in inputs())
     center = torch.full((3, 7), 4.5, dtype=torch.float64)
     clean = window_attention(left, key, value, center, LENGTHS, BELL)
@@ -258,14 +258,14 @@ def test_what_is_not_finite_is_told_where_it_is_seen_and_harmless_elsewhere(way,
 
 
 @needs_compiler
-def test_padding_within_a_window_is_not_even_looked_at():
+def test_padding_within_a_window_is_not_even_read():
     left, key, value, center = (one.detach() for one in inputs())
     clean = window_attention(left, key, value, center, LENGTHS, BELL)
     key[1, 11:], value[2] = math.nan, math.inf
     assert torch.equal(window_attention(left, key, value, center, LENGTHS, BELL).context, clean.context)
 
 
-def test_a_center_that_is_no_number_is_told(way):
+def test_a_center_that_is_no_number_is_reported(way):
     left, key, value, center = (one.detach() for one in inputs())
     center[1, 2] = math.nan
     assert window_attention(left, key, value, center, LENGTHS, BELL) is None

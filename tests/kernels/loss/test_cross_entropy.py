@@ -232,7 +232,7 @@ def test_gradients_of_many_losses_of_a_vocabulary_at_once():
         assert_close(many, torch.stack([single, -2 * single, single / 2]), rtol=1e-6, atol=0)
 
 
-def test_a_weight_that_changed_before_the_way_back_is_an_error():
+def test_a_weight_that_changed_before_the_backward_pass_is_an_error():
     given, targets = layer(31, 5, 211)
     total = vocabulary_objective(*given, targets).total
     with torch.no_grad():
@@ -297,7 +297,7 @@ def test_what_fits_no_vocabulary_is_left_to_torch_that_refuses_it():
     assert not cross_entropy.serves_vocabulary(features[:, 1:], weight, bias, targets)
 
 
-def test_autocast_around_the_way_back_narrows_no_gradient_of_a_vocabulary():
+def test_autocast_around_the_backward_pass_narrows_no_gradient_of_a_vocabulary():
     given, targets = layer(67, 5, 211)
     total, _ = cross_entropy.of_vocabulary(*given, targets, 0.1, -100)
     plain = torch.autograd.grad(total, given, retain_graph=True)

@@ -114,7 +114,7 @@ def vanishing(digest):
     return of
 
 
-def test_a_compiler_that_is_named_and_not_there_is_told(small, monkeypatch):
+def test_a_compiler_that_is_named_and_missing_is_reported(small, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
     assert small() is None
     assert compiler.how("small") == (

@@ -49,7 +49,7 @@ def test_a_quotation_mark_without_its_partner_is_a_build_that_fails(fresh, monke
     assert "could not be built" in compiler.how("additive/additive")
 
 
-def test_a_build_that_fails_is_told_with_what_the_compiler_said(fresh, monkeypatch, tmp_path):
+def test_a_failed_build_is_reported_with_the_compilers_message(fresh, monkeypatch, tmp_path):
     wrong = tmp_path / "wrong"
     wrong.write_text("#!/bin/sh\necho 'out of ideas' >&2\nexit 1\n")
     wrong.chmod(0o755)

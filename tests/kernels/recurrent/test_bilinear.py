@@ -65,7 +65,7 @@ def test_gradients_of_some_alone(asks):
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_padding_is_not_looked_at_and_a_visible_nan_stays_with_its_item(bad):
+def test_padding_is_not_read_and_a_visible_nan_stays_with_its_item(bad):
     tensors, places, counts, lengths = made(3, 5, 7, 11, 13)
     counts, lengths = torch.tensor([2, 5, 3]), torch.tensor([4, 7, 2])
     places = (torch.arange(5) < counts[:, None]).flatten().nonzero().squeeze(-1)
@@ -207,7 +207,7 @@ def test_other_attentions_are_not_taken_for_it(monkeypatch, chosen):
     assert model.objective(Batch).total.isfinite()
 
 
-def test_who_listens_to_the_attention_hears_it():
+def test_a_hook_on_the_attention_is_called():
     for part in ("", "attention"):
         model, calls = translator(), []
         module = model.decoder.source.get_submodule(part)

@@ -118,7 +118,7 @@ def test_weights_that_are_made_at_each_step():
     assert_close(*(torch.autograd.grad(one, weight)[0] for one in (total, other)), rtol=1e-12, atol=1e-12)
 
 
-def test_a_weight_changed_before_the_backward_pass_is_told():
+def test_a_weight_changed_before_the_backward_pass_is_reported():
     parts = given()
     total = loop(Deferred().linear, **parts)
     with torch.no_grad():
@@ -218,7 +218,7 @@ def test_a_pass_that_asks_for_no_values_leaves_nothing_to_the_next():
     assert_close(one, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_values_changed_before_the_backward_pass_are_told():
+def test_values_changed_before_the_backward_pass_are_reported():
     parts = asked_and_read()
     value = parts["value"] * 1
     total = looks(Deferred().expectation, parts["query"], value)

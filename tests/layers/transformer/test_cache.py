@@ -99,7 +99,7 @@ def test_a_step_writes_in_place_and_copies_only_when_the_room_is_full():
     assert len(set(places)) == 2
 
 
-def test_what_was_looked_at_can_be_asked_for_after_later_steps():
+def test_weights_of_a_step_can_be_read_after_later_steps():
     """Later keys stand behind those of then, in the same buffer."""
     stack = made()
     x = torch.randn(1, 5, DIM, dtype=torch.float64)
@@ -136,7 +136,7 @@ def test_gradients_flow_through_the_cache():
     torch.testing.assert_close(through, whole, rtol=0, atol=1e-12)
 
 
-def test_a_cache_of_inference_mode_goes_on_outside_of_it():
+def test_a_cache_of_inference_mode_continues_outside_of_it():
     stack = made()
     x = torch.randn(1, 5, DIM, dtype=torch.float64)
     with torch.inference_mode():

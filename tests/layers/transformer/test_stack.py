@@ -198,7 +198,7 @@ def test_decoder_equals_torchs(training, order, padding):
 # Looking ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_looked_at_is_what_was_done():
+def test_the_weights_are_those_that_made_the_context():
     """Weights on access are those that made the context; recording changes nothing, and padding has weight 0."""
     stack = made(place="alibi", across=True, layers=1)
     (x, keep), (states, real) = padded([4, 2], left=True), padded([3, 5])

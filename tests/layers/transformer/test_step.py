@@ -108,7 +108,7 @@ def test_a_weight_that_is_turned_round_where_it_lies_is_read_so(make, monkeypatc
 
 
 @pytest.mark.parametrize("make", [stack, model])
-def test_one_of_two_hooks_is_heard_still(make, monkeypatch):
+def test_one_of_two_hooks_is_still_called(make, monkeypatch):
     made, fired = make(), []
     text = Text(made, monkeypatch)
     one, other = (inner(made).register_forward_hook(lambda *given: fired.append(1)) for _ in range(2))
@@ -145,7 +145,7 @@ def test_the_step_comes_back_within_a_search(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [stack, model])
-def test_a_model_that_is_heard_is_not_looked_through_at_each_step(make, monkeypatch):
+def test_a_model_with_hooks_is_not_searched_at_each_step(make, monkeypatch):
     made, looked = make(), []
     text = Text(made, monkeypatch)
     inner(made).register_forward_hook(lambda *given: None)

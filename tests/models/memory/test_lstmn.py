@@ -161,7 +161,7 @@ def test_a_given_state_is_not_changed_and_batch_mates_do_not_matter():
     torch.testing.assert_close(alone, model(inputs, model.start(BATCH))[0][:1])
 
 
-def test_recorded_steps_are_the_looks_and_change_nothing():
+def test_recording_steps_changes_nothing():
     model = LSTMNReader(LSTMNSettings(width=WIDTH, attention=ATTENTION), INPUTS).double()
     inputs = text()
     unseen, _ = model(inputs, model.start(BATCH))
@@ -237,7 +237,7 @@ class TestFusion:
             assert gradient.isfinite().all()
 
     @pytest.mark.parametrize("kind", [ShallowFusion, DeepFusion])
-    def test_each_step_says_where_it_looked(self, kind):
+    def test_each_step_returns_its_weights(self, kind):
         model, source, target = self.made(kind), text(self.SOURCE), text(self.TARGET, inputs=3)
         state = model.start(model.encode(source, torch.tensor([self.SOURCE, 2])), BATCH)
         for at, inputs in enumerate(target.unbind(1)):

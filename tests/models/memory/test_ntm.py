@@ -234,7 +234,7 @@ def test_the_fast_way_is_left_where_it_cannot_serve():
 
 
 @pytest.mark.parametrize("kind", ["ntm", "dnc"])
-def test_weights_that_changed_before_the_way_back_are_told(kind):
+def test_weights_that_changed_before_the_backward_pass_are_reported(kind):
     """The fast ways read the weights' own memory: a gradient of other weights than the call's would be silent."""
     model = build((NTMSettings if kind == "ntm" else DNCSettings)(kind=kind, width=5), INPUTS, OUTPUTS)
     outputs = model(torch.randn(2, 3, INPUTS))

@@ -34,7 +34,7 @@ def model(request):
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_inputs_of_another_width_are_told(model, inference):
+def test_inputs_of_another_width_are_reported(model, inference):
     with torch.inference_mode(inference), pytest.raises(ShapeError) as told:
         model(torch.zeros(2, 5, 4))
     assert str(told.value) == (
@@ -53,7 +53,7 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-def test_a_state_of_other_rows_is_told(model, unchecked):
+def test_a_state_of_other_rows_is_reported(model, unchecked):
     with pytest.raises(ShapeError, match=r"the inputs have 4 rows, as \(4, 3\), and the state has 2; .*start\(4\)"):
         model.step(model.start(2), torch.zeros(4, 3))
 
@@ -67,12 +67,12 @@ def test_inputs_that_fit_are_read(model):
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 5, 3), ()])
-def test_sequences_of_another_form_are_told(shape):
+def test_sequences_of_another_form_are_reported(shape):
     with pytest.raises(ShapeError, match=r"expected \(batch, time, inputs\) and inputs=3"):
         check_sequences(torch.zeros(shape), 3)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1, 3), ()])
-def test_steps_of_another_form_are_told(shape):
+def test_steps_of_another_form_are_reported(shape):
     with pytest.raises(ShapeError, match=r"expected \(batch, inputs\) and inputs=3"):
         check_step(torch.zeros(shape), 3, 2)

@@ -232,7 +232,7 @@ def test_draws_follow_the_probabilities():
         assert abs(share - expected) < 4 * (expected * (1 - expected) / 4001) ** 0.5
 
 
-def test_the_baseline_looks_at_nothing_and_knows_its_longest():
+def test_the_baseline_attends_to_nothing_and_knows_its_longest():
     model, batch = made(kind="fixed"), drawn(7, 5)
     step = model.decoder.step(
         model.decoder.start(model.encode(batch.points, batch.lengths), 2), torch.zeros(2, 1).long()

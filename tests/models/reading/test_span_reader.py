@@ -115,7 +115,7 @@ def test_a_question_is_correct_if_start_and_end_are():
         assert int(model.loss(QuestionBatch.of([encoded(7, 3, spans)])).correct) == right
 
 
-def test_hidden_words_are_unknown_in_training_alone():
+def test_dropped_words_are_unknown_in_training_alone():
     model = reader(word_dropout=0.99)
     ids = torch.tensor([[[5, 3], [7, 3], [0, 0]]])
     model.train()

@@ -231,7 +231,7 @@ def test_local_windows():
 
 
 @pytest.mark.parametrize("name", ["luong-additive-local-p", "luong-scaled_dot-local-m", "bahdanau-gru-local-p"])
-def test_local_windows_are_looked_at_alone_with_the_numbers_of_all_keys(monkeypatch, name):
+def test_local_windows_alone_are_scored_with_the_numbers_of_all_keys(monkeypatch, name):
     """What was written, where was looked and every gradient; a recorder sees the same calls."""
     model = translator(name) if "scaled_dot" in name else translator(name, attention="general")
     batch = pairs((7, 5), (5, 5))
@@ -262,7 +262,7 @@ def test_recorded_steps_are_the_alignment():
         assert torch.equal(seen.weights("decoder.source.attention"), step.attended["source"].weights)
 
 
-def test_without_feeding_the_decoder_is_one_call_and_one_look():
+def test_without_feeding_the_decoder_is_one_call_and_one_attention():
     for name, looks in [
         ("luong-additive", 1),
         ("luong-additive-local-p", 1),
@@ -312,7 +312,7 @@ def test_training_reads_as_a_plain_loop_does(name):
         assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-9)
 
 
-def test_hidden_words_are_heard_as_unknown_in_training_only():
+def test_dropped_words_are_read_as_unknown_in_training_only():
     """Word dropout: all but the begin mark replaced by unknown (1) is what the decoder would read from such a text."""
     batch = pairs()
     nearly_all = translator(word_dropout=1 - 1e-12)

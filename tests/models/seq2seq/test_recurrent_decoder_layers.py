@@ -49,7 +49,7 @@ def test_another_layer_is_called(loss):
 
 @pytest.mark.parametrize("name", ["readout", "recurrence.each.0"])
 @pytest.mark.parametrize("way", ["hook", "before", "back", "forward"])
-def test_who_listens_is_told(loss, name, way):
+def test_hooks_are_called(loss, name, way):
     """Once for each of the 4 steps."""
     model, total = loss
     layer, calls = model.decoder.get_submodule(name), []

@@ -46,7 +46,7 @@ def test_one_by_one_equals_the_whole(settings):
     torch.testing.assert_close(prompt.state.moving, after)
 
 
-def test_a_look_back_is_told_of_a_single_step():
+def test_a_single_step_has_the_weights_of_its_past():
     model = language(LANGUAGE[1])
     state = model.start(None, 2)
     for at in range(6):
@@ -105,7 +105,7 @@ def test_pooling_is_what_it_is_called():
     torch.testing.assert_close(queried, (weights @ states[0, :2]).flatten().unsqueeze(0))
 
 
-def test_hidden_words_are_hidden_in_training_alone():
+def test_words_are_dropped_in_training_alone():
     """K9 (B34): nothing is drawn in eval."""
     model = classifier(word_dropout=0.9, input_dropout=0.0, output_dropout=0.0)
     ids, lengths = torch.full((1, 50), 7), torch.tensor([50])
@@ -115,6 +115,6 @@ def test_hidden_words_are_hidden_in_training_alone():
     assert not torch.equal(states, model.states(ids, lengths))
 
 
-def test_an_unknown_reader_is_told_with_the_nearest():
+def test_an_unknown_reader_is_reported_with_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'lstm'"):
         make_reader(LSTMSettings().model_copy(update={"kind": "lstmm"}), 3)

@@ -17,7 +17,7 @@ SMALL = {"dim": 12, "heads": 2, "layers": 2, "feed_forward_dim": 11, "position":
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_gaps_are_told_by_the_table_and_only_where_they_are(tied):
+def test_masked_tokens_are_predicted_by_the_table_and_only_where_they_are(tied):
     torch.manual_seed(0)
     model = MaskedLanguageModel(MaskedModelSettings(**SMALL, tied=tied), 23).eval()
     ids = torch.tensor([[5, 23, 7, 23, 9], [8, 23, 6, 0, 0]])
@@ -35,7 +35,7 @@ def test_gaps_are_told_by_the_table_and_only_where_they_are(tied):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_a_gap_is_told_from_both_sides():
+def test_a_masked_token_is_predicted_from_both_sides():
     torch.manual_seed(1)
     model = MaskedLanguageModel(MaskedModelSettings(**SMALL), 23).eval()
     ids = torch.tensor([[5, 6, 23, 7, 8]])
@@ -71,7 +71,7 @@ def test_a_tagger_sums_features_and_padding_changes_nothing():
     assert not torch.allclose(model(other, lengths)[0, 0], logits[0, 0], atol=1e-5)
 
 
-def test_a_tagger_learns_from_real_words_alone_and_hides_words_in_training():
+def test_a_tagger_learns_from_real_words_alone_and_drops_words_in_training():
     settings = TaggerSettings(**SMALL, word_dropout=0.999999, input_dropout=0.0, output_dropout=0.0)
     model = Tagger(settings, 29, 7, UNKNOWN)
     ids, lengths = words()

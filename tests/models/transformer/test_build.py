@@ -84,7 +84,7 @@ def test_cached_equals_uncached_at_every_step_B16_B17_B18(kind, left, window):
 
 @pytest.mark.parametrize("kind", POSITIONS)
 @pytest.mark.parametrize("left", [True, False])
-def test_so_does_a_decoder_that_looks_across_B18(kind, left):
+def test_so_does_a_decoder_with_cross_attention_B18(kind, left):
     """Over sources of lengths 5, 2 and 3 in one batch, as over each alone."""
     model = translator(position=kind)
     sources, source = rows([5, 2, 3], left=False)
@@ -175,7 +175,7 @@ def test_beams_that_cross_find_what_a_search_without_a_cache_finds():
 # Who may see whom ---------------------------------------------------------------------------------------------------
 
 
-def test_only_the_encoder_sees_what_comes():
+def test_only_the_encoder_attends_to_what_follows():
     """The last piece is changed: an encoder's first state changes, a language model's first logits do not."""
     ids = torch.randint(1, WORDS, (1, 6))
     changed = ids.clone()
@@ -229,7 +229,7 @@ def test_a_translators_objective_leaves_padding_out_B22():
     assert model.reading(whole).attended.weights.shape == (3, 3, 6, 5)
 
 
-def test_word_dropout_hides_words_in_training_alone():
+def test_word_dropout_drops_words_in_training_alone():
     model = translator(word_dropout=0.999)
     ids = torch.randint(2, WORDS, (2, 7))
     assert torch.equal(model._with_word_dropout(ids), ids)

@@ -261,7 +261,7 @@ def test_a_search_finds_what_it_finds_without_the_loop(chosen, settings, monkeyp
         assert one.log_probability == pytest.approx(other.log_probability, rel=1e-5)
 
 
-def test_a_search_looks_at_the_parts_once(monkeypatch):
+def test_a_search_inspects_the_parts_once(monkeypatch):
     """And again in the next one, which finds what was changed in between."""
     model, looked = made(), []
     whole = transformer_step._steps
@@ -274,7 +274,7 @@ def test_a_search_looks_at_the_parts_once(monkeypatch):
     assert after.ids[0] != before.ids[0] and len(looked) > 1
 
 
-def test_a_search_whose_steps_change_the_model_sees_it():
+def test_a_search_whose_steps_change_the_model_notices_it():
     """A step that somebody put in the place of the model's own, and a decoder around it, may change it on their way."""
 
     def found(wrap):

@@ -50,7 +50,7 @@ class StopAt(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_stopped_run_goes_on_bit_for_bit_b33(run, tmp_path):
+def test_a_stopped_run_continues_bit_for_bit_b33(run, tmp_path):
     """B33, K10: rmsprop's moments and the place in the sequences are saved; no file is a pickle."""
     settings = check(AlgorithmSettings, TINY)
     with pytest.raises(Interrupted):
@@ -153,7 +153,7 @@ def test_a_task_that_has_no_smoothing_says_so():
     assert TASK.problems({"training": {"smoothing": 0.1}}) and not TASK.problems({"training": {}})
 
 
-def test_a_fixed_context_is_told_which_input_asks():
+def test_a_fixed_context_needs_to_know_which_input_marks_the_question():
     """Of repeat_copy the last input is how many times: a decoder that waits for it may never begin."""
     tree = {"data": {"problem": "repeat_copy"}, "model": {"kind": "fixed"}}
     assert TASK.problems(tree) == [

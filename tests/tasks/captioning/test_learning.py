@@ -159,7 +159,7 @@ def test_what_stands_behind_an_end_counts_nowhere() -> None:
     assert from_captions(model, cut, learning).total.item() == pytest.approx(want.item(), rel=1e-5)
 
 
-def test_looks_of_hard_attention_are_one_cell_each() -> None:
+def test_hard_attention_attends_to_one_cell_at_a_time() -> None:
     for look in ("sample", "gumbel"):
         model = tiny(look)
         for mode in (True, False):

@@ -62,7 +62,7 @@ def test_cells_over_a_box_by_hand() -> None:
     assert not overlapped((4, 2), (0.0, 2.0, 4.0, 4.0), 8)[:, 1].any()  # a shared edge is no area
 
 
-def test_looks_are_counted_beside_a_cell_at_random() -> None:
+def test_hits_are_counted_beside_those_of_a_random_cell() -> None:
     looks = PointingGame()
     one, other = (0.0, 0.0, 4.0, 4.0), (4.0, 0.0, 8.0, 2.0)
     weights = np.zeros((4, 4))
@@ -86,7 +86,7 @@ def test_captions_are_exact_if_they_are_one_of_the_right_ones() -> None:
     assert Judged(["a b c d e"], [("a b c d e", "f g h i j k")], None).bleu().value == pytest.approx(100)
 
 
-def test_a_stopped_run_goes_on_to_the_same_weights(run: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_continues_to_the_same_weights(run: Path, tmp_path: Path) -> None:
     short = {**TINY, "training": {**TINY["training"], "steps": 2}}
     fit(check(CaptioningSettings, short), tmp_path / "a", progress="silent")
     fit(check(CaptioningSettings, TINY), tmp_path / "a", resume=True, progress="silent")
@@ -94,7 +94,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(run: Path, tmp_path: Path) ->
     assert one.parent.name == "step-00000004" and one.read_bytes() == two.read_bytes()
 
 
-def test_an_evaluation_tells_pairs_never_seen_and_chance(captioner: CaptioningPredictor, run: Path) -> None:
+def test_an_evaluation_reports_pairs_never_seen_and_chance(captioner: CaptioningPredictor, run: Path) -> None:
     evaluation = TASK.evaluate(captioner, run, {"beam": 2})
     assert [row["pairs"] for row in evaluation.lengths] == ["seen in training", "never seen", "a cell at random"]
     assert set(evaluation.measures) == {"exact", "exact_unseen", "looked", "looked_elsewhere", "centre"}
@@ -114,7 +114,7 @@ def test_a_caption_is_the_same_alone_and_among_others(captioner: CaptioningPredi
         assert captioner.tokenizer.decode([captioner.tokenizer.encode(one.text).ids[0]]) == one.words[0]
 
 
-def test_a_view_lays_each_look_over_the_picture(captioner: CaptioningPredictor, tmp_path: Path) -> None:
+def test_a_view_lays_the_weights_of_each_word_over_the_image(captioner: CaptioningPredictor, tmp_path: Path) -> None:
     Image.fromarray(captioner.images("test", 0)[1].pixels).save(tmp_path / "a.png")
     view = TASK.view(captioner, str(tmp_path / "a.png"))
     words = captioner.caption([captioner.image_of(tmp_path / "a.png")])[0].words
@@ -245,7 +245,7 @@ def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
     assert not any(isinstance(matrix, Overlay) for matrix in view.matrices) and view.matrices[0].values.shape == (2, 3)
 
 
-def test_settings_that_do_not_go_together_are_told_at_once() -> None:
+def test_settings_that_do_not_go_together_are_reported_at_once() -> None:
     wrong = {
         **TINY,
         "model": {"encoder": {"kind": "features", "width": 5}},

@@ -30,7 +30,7 @@ def grow(path, items, stop=None, every=3, origin=ORIGIN):
 
 
 @pytest.mark.parametrize("stops", [[0], [2], [3], [5, 7], [8, 8, 10]])
-def test_it_goes_on_and_is_the_same_byte_for_byte(tmp_path, stops):
+def test_it_continues_and_is_the_same_byte_for_byte(tmp_path, stops):
     path, done = tmp_path / "deep" / "out", 0
     for stop in stops:
         with pytest.raises(Killed):

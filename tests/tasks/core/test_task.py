@@ -107,7 +107,7 @@ def test_a_recipe_and_a_study_of_it(tmp_path):
     assert (tmp_path / "study" / "deep" / "seed-0" / "evaluations.json").stat().st_mtime_ns == before
 
 
-def test_settings_of_several_kinds_are_told_apart():
+def test_settings_of_several_kinds_are_distinguished():
     from regard.tasks.greater.settings import Deep, Flat, GreaterSettings
 
     assert check(GreaterSettings, {"model": {"bias": False}}).model == Flat(bias=False)  # the default's kind

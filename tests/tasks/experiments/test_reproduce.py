@@ -71,7 +71,7 @@ def test_each_seed_is_trained_evaluated_and_compared(folder):
     assert (folder / "runs" / "examples.html").stat().st_size > 1000
 
 
-def test_a_missed_band_is_exit_code_1_and_a_begun_run_goes_on(folder):
+def test_a_missed_band_is_exit_code_1_and_a_begun_run_continues(folder):
     call(write(folder, 1e9), "--data", folder, "--run", folder / "runs", "--threads", 1)
     before = (folder / "runs" / "seed-0" / "model.safetensors").stat().st_mtime_ns
     result = call(write(folder, 1.0), "--data", folder, "--run", folder / "runs", "--threads", 1)

@@ -143,7 +143,7 @@ def test_lines_by_length_are_means_over_seeds_of_the_rows_asked_for():
     assert lengths_view(study, study.lengths[0], []).matrices[0].values.size == 0
 
 
-def test_what_has_not_come_so_far_is_told_and_a_fault_is_one_rows_own(tmp_path, monkeypatch):
+def test_an_unfinished_row_is_reported_and_a_fault_is_one_rows_own(tmp_path, monkeypatch):
     study = check(Study, BARE)
     RunFolder.create(tmp_path / "two" / "seed-0", {"task": "translation"})
     outcomes = run_study(study, tmp_path, seeds=[0], rows=[])
@@ -177,7 +177,7 @@ def test_a_finished_run_of_which_too_little_is_known_is_its_rows_own_fault(tmp_p
     assert [one.failure for one in outcomes] == ["not run", "KeyError: 'tokens_per_second'", "not run"]
 
 
-def test_what_was_measured_before_a_run_goes_on_is_not_told_of_it(tmp_path, monkeypatch):
+def test_what_was_measured_before_a_run_continues_is_not_reported_of_it(tmp_path, monkeypatch):
     """Killed between its last step and its evaluation, it has none: the old one is of other weights."""
     experiment = check(Study, {**BARE, "evaluate": {"phrases": {"count": 3}}}).experiment(check(Row, BARE["rows"][1]))
     settings = settled(experiment, 0, None, None).model_dump(mode="json")

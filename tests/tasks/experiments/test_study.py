@@ -56,7 +56,7 @@ def cells(result, row):
     return line.split()
 
 
-def test_rows_are_run_told_kept_and_not_run_again(folder):
+def test_rows_are_run_reported_kept_and_not_run_again(folder):
     first = call(folder, STUDY, "--only", "none", code=0)
     assert "not run" in " ".join(cells(first, "dot")) and (folder / "runs" / "table.md").is_file()
     weights = folder / "runs" / "none" / "seed-0" / "model.safetensors"

@@ -28,7 +28,7 @@ STUDIES = find_all("extrapolation")
 KINDS = ["none", "learned", "sinusoidal", "shaw", "t5", "alibi", "rotary"]
 
 
-def test_a_copy_that_hears_is_told_the_row_before():
+def test_a_copy_that_receives_its_output_gets_the_row_before():
     copy = problem(CopySettings(bits=2, heard=True))
     item = copy.read("10 01 11")
     assert item.question.tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]
@@ -48,7 +48,7 @@ def solver(position: str) -> AlgorithmsPredictor:
     return AlgorithmsPredictor(build(settings.model, 4, 3), Nothing(), settings)
 
 
-def test_where_positions_end_the_evaluation_says_so(tmp_path):
+def test_where_positions_end_the_evaluation_raises(tmp_path):
     """Four rows are the eight positions that it knows; of five and more nothing is told but why."""
     measured = ALGORITHMS.evaluate(solver("learned"), tmp_path, {"sequences": 7, "lengths": [4, 5, 11]})
     assert measured.stopped.startswith("5: the learned position part holds positions 0 to 7")

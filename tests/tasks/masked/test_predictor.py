@@ -17,7 +17,7 @@ def filler(request):
     return MaskedPredictor(model, tokenizer, MaskedSettings())
 
 
-def test_a_gap_is_one_piece_in_the_place_of_one(filler):
+def test_a_gap_is_one_token_in_the_place_of_one(filler):
     """What is hidden in training is a piece; a gap of a text stands for one, with the space that belongs to it."""
     whole = filler.tokenizer.encode("the cat sat" if filler.tokenizer.kind != "characters" else "the c sat").ids
     line = filler.read(f"the {MASK} sat")

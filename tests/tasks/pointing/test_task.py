@@ -47,7 +47,7 @@ def pointer(run):
     return load(run)
 
 
-def test_it_goes_on_bit_for_bit_b33(run, tmp_path):
+def test_it_continues_bit_for_bit_b33(run, tmp_path):
     """Of 3 steps and then of 5 it is the run of 5; no file is a pickle."""
     short = {**TINY, "training": {**TINY["training"], "steps": 3, "decay": "none"}}
     whole = {**TINY, "training": {**TINY["training"], "decay": "none"}}
@@ -162,7 +162,7 @@ def test_reinforce_has_the_gradient_of_the_expected_length():
     assert (exact.abs() > 10 * spread / 20**0.5).any()  # and not all of it is noise
 
 
-def test_settings_that_do_not_fit_are_told_at_once():
+def test_settings_that_do_not_fit_are_reported_at_once():
     wrong = {
         **TINY,
         "data": {"problem": "hull"},

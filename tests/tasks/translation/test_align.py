@@ -60,7 +60,7 @@ def test_a_reading_is_what_the_search_found(model):
             torch.testing.assert_close(reading.alignment, output.alignment, atol=1e-6, rtol=0)
 
 
-def test_what_the_other_direction_cut_is_told():
+def test_what_the_other_direction_cut_is_reported():
     """A run back with room for 3 pieces makes links of half a sentence; whoever reads them must know."""
     narrow = made(seed=1)
     narrow.settings = TranslationSettings(data=DataSettings(max_length=3))
@@ -90,7 +90,7 @@ def test_log_probabilities_are_step_by_step():
                 )
 
 
-def test_probabilities_of_all_next_pieces_sum_to_1():
+def test_probabilities_of_all_next_tokens_sum_to_1():
     translator = made("characters")
     every = [translator.target.token(number) for number in range(4, len(translator.target))]
     whole = math.fsum(math.exp(one.log_probabilities[0]) for one in translator.score(["un"] * len(every), every)
@@ -160,7 +160,7 @@ def test_every_unit_is_in_the_word_that_holds_it():
         assert all(not unit.text.isspace() for unit in units(text))
 
 
-def test_pieces_are_merged_to_either_kind_of_word():
+def test_tokens_are_merged_to_either_kind_of_word():
     translator = made("words")
     [reading] = translator.score(["l'accord sur"], ["it's on"])
     units_ = translator.shown(reading)

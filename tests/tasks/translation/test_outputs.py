@@ -24,7 +24,7 @@ def words():
 @pytest.mark.parametrize(
     ("weights", "copied"), [((0.1, 0.2, 0.7), "runs"), ((0.25, 0.05, 0.7), "Zork"), ((0.15, 0.15, 0.7), "Zork")]
 )
-def test_an_unknown_word_is_the_source_word_looked_at(words, weights, copied):
+def test_an_unknown_word_is_the_source_word_attended_to_most(words, weights, copied):
     """B30: Zork is unknown, the end mark has the highest weight: copy a real word, as typed; of equals the first."""
     [chat] = words.encode("chat").ids
     output = output_of(
@@ -68,7 +68,7 @@ def test_no_attention_is_said_and_gives_no_links():
         shown.matrix()
 
 
-def test_pieces_find_their_words_also_where_the_text_reads_differently():
+def test_tokens_find_their_words_also_where_the_text_reads_differently():
     """A text of two pieces that would be read again as one: each still belongs to the one word."""
     tokenizer = train_tokenizer("bpe", ["abab abab ab", "ab abab"], 40)
     whole = tokenizer.encode("ab").ids

@@ -64,7 +64,7 @@ def test_two_processes_give_one_process_numbers(tmp_path, shard):
 
 
 @pytest.mark.slow
-def test_a_sharded_run_goes_on_in_one_process_and_back(tmp_path):
+def test_a_sharded_run_continues_in_one_process_and_back(tmp_path):
     """Weights and moments lie in parts; one process reads them, and two read what one wrote."""
     torch.set_num_threads(1)
     run(tmp_path / "one", steps=9)

@@ -69,7 +69,7 @@ def test_b33_stopped_at_an_epochs_edge_and_within_one(tmp_path, stop, accumulati
     assert len({line["learning_rate"] for line in lines}) > 2
 
 
-def test_early_stopping_goes_on_counting(tmp_path):
+def test_early_stopping_continues_counting(tmp_path):
     """The best value and the validations waited for are part of the place."""
     plain = {"steps": 60, "validate_every": 1, "patience": 4, "learning_rate": 0.5, "clip": None}
     _, results = run_tiny(tmp_path / "unbroken", **plain)
@@ -211,11 +211,11 @@ def killed_run_equals_unbroken(folder: Path, steps: int, kills: int, stride: int
     same_run(folder / "unbroken", folder / "killed")
 
 
-def test_killed_at_three_random_moments_it_goes_on_bit_for_bit(tmp_path):
+def test_killed_at_three_random_moments_it_continues_bit_for_bit(tmp_path):
     killed_run_equals_unbroken(tmp_path, steps=40, kills=3, stride=4, seed=random.randrange(2**32))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_at_twenty_random_moments_it_goes_on_bit_for_bit(tmp_path, seed):
+def test_killed_at_twenty_random_moments_it_continues_bit_for_bit(tmp_path, seed):
     killed_run_equals_unbroken(tmp_path, steps=200, kills=20, stride=5, seed=seed)

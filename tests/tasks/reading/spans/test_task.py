@@ -156,7 +156,7 @@ def test_measures_by_hand(answerer, monkeypatch):
     assert evaluation.signatures["exact"] == f"a word drawn at random {(0 / 10 + 1 / 10 + 0) / 3:.3f}"
 
 
-def test_what_training_leaves_out_or_changes_is_told(file):
+def test_what_training_leaves_out_or_changes_is_reported(file):
     said = []
     settings = check(ReadingSettings, of(file, data={"squad": str(file), "validation": 1, "longest_text": 13}))
     with pytest.raises(DataError, match="no question is left to train on"):
@@ -175,7 +175,7 @@ def test_what_training_leaves_out_or_changes_is_told(file):
         prepare(check(ReadingSettings, of(file, data={"squad": str(file), "validation": 3})), None, print)
 
 
-def test_long_texts_are_read_whole_and_told(answerer):
+def test_long_texts_are_read_whole_and_reported(answerer):
     text = "John slept. " * 300
     (one,) = answerer.answer([question_of(text, "Who xyzzy?")])
     assert len(one.weights) == 900 and one.notes == [

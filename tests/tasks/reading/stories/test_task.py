@@ -146,12 +146,12 @@ def test_a_story_as_a_person_writes_it():
         ("Mary went home.", " ?! ", "has no words"),
     ],
 )
-def test_an_empty_story_or_question_is_told(text, question, message):
+def test_an_empty_story_or_question_is_reported(text, question, message):
     with pytest.raises(DataError, match=message):
         story_of(text, question)
 
 
-def test_hostile_words_are_read_as_unknown_and_told(answerer):
+def test_hostile_words_are_read_as_unknown_and_reported(answerer):
     text = "Mary \x00 went\x1b[31m to " + "zork" * 5000 + ". " + "John went " * 40 + ". Where is Mary?"
     (one,) = answerer.answer([story_of(text)])
     assert "the model has never read" in one.notes[0] and len(one.notes[0]) < 300
@@ -180,7 +180,7 @@ def test_a_machine_that_waits_for_a_mark_reads_no_stories():
         )
 
 
-def test_what_no_training_told_is_said_once_for_all_stories_k13():
+def test_words_unseen_in_training_are_named_once_for_all_stories_k13():
     answerer, _ = untrained({"kind": "lstm"})
     stories = [story_of(f"Mary went to {word}. Where is Mary? Where is {word}?") for word in ("mars", "venus")]
     stories = [
