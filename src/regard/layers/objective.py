@@ -117,7 +117,7 @@ def _formula(logits: Tensor, targets: Tensor, smoothing: float, ignored: int) ->
     """By torch's own operations, for who maps them, or differentiates them in another way than by a backward pass."""
     kept = (targets != ignored).unsqueeze(-1)
     scores = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    log_probs = torch.where(kept, scores, 0).log_softmax(-1)  # what is ignored may be NaN
+    log_probs = torch.where(kept, scores, 0).log_softmax(-1)  # ignored scores may be NaN
     loss = (smoothing - 1) * log_probs.gather(-1, torch.where(kept, targets.unsqueeze(-1), 0))
     if smoothing:
         loss = loss - smoothing * log_probs.mean(-1, keepdim=True)

@@ -147,7 +147,7 @@ class _Scores(torch.autograd.Function):
 
 
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
-    """The scores, and what is kept of the keys."""
+    """The scores, and the prepared keys that are kept."""
     run = loop("additive/additive", "additive_forward", query.dtype)
     exponentials = key_exponentials(key, run is not None) if keeps else None
     if run is None and exponentials is None and additive_products.serves(query, key, vector, backward=False):
@@ -183,7 +183,7 @@ def key_exponentials(key: Tensor, native: bool) -> Tensor | None:
 def _to_keep(key: Tensor, native: bool) -> Tensor | None:
     if native:
         run = loop("additive/additive", "additive_keep", key.dtype)
-        if run is None:  # what asks is a loop of another library, which then makes them itself
+        if run is None:  # the caller is a loop of another library, which then makes them itself
             return None
         key = padded(key)
         made = torch.empty_like(key)

@@ -4,7 +4,7 @@ Of each pair and hidden unit r = σ(2 (a + b)) is made: tanh(a + b) is 2 r − 1
 keys, over queries and over both are products with what a block's pairs are multiplied by, so that nothing but r has its
 size. An operation of torch's that was not called just before takes some microseconds to get going, whatever its size:
 so the sides of several items are made ready at once, and all is done in inference mode, where an operation gets going
-some tenths of a microsecond sooner. What is handed out is made outside of it, a tensor like any other.
+some tenths of a microsecond sooner. Tensors that are returned are made outside of it, like any other.
 """
 
 import math
@@ -158,7 +158,7 @@ class _Blocks:
                 yield ratio
 
     def cut(self, tensor: Tensor) -> Iterator[Tensor]:
-        """What is `(items, queries, keys, …)`, block by block; an axis of 1 is not cut, but goes with every block."""
+        """An array `(items, queries, keys, …)`, block by block; an axis of 1 is not cut: every block gets it whole."""
         _, queries, keys = self._sizes
         for of_items in _split(tensor, self.several, 0, len(tensor)):
             for of_rows in _split(of_items, self.rows, 1, queries):
@@ -209,6 +209,6 @@ def is_narrow(side: Tensor, reach: float) -> bool:
 
 
 def exponential(side: Tensor, cut: float | None = None) -> Tensor:
-    """`e^(−2x)`, of what is cut off at ± `cut`."""
+    """`e^(−2x)` of x clamped to ± `cut`."""
     doubled = torch.mul(side, -2)
     return (doubled if cut is None else doubled.clamp_(-2 * cut, 2 * cut)).exp_()

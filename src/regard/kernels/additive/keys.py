@@ -14,7 +14,7 @@ from regard.kernels.autograd.tensor_cache import TensorCache
 
 
 class Gathered:
-    """What comes back to some keys, of each backward pass that goes on by itself."""
+    """The gradients of some keys, of each backward pass that runs by itself."""
 
     def __init__(self) -> None:
         self._tables: dict[int, Tensor] = {}

@@ -36,7 +36,7 @@ inline void block(int64_t wide, const T* x, const T* y, const T* v, Vec<T>* sums
         Vec<T> weight = load(v + h), rows[R];
         for (int r = 0; r < R; ++r) rows[r] = load(x + r * wide + h);
         for (int c = 0; c < C; ++c) {
-            // One query takes its keys from memory faster than they come: the next ones are asked for meanwhile.
+            // One query takes its keys from memory faster than they come: the next ones are prefetched meanwhile.
             if constexpr (R == 1) __builtin_prefetch(y + (C + c) * wide + h);
             Vec<T> column = load(y + c * wide + h);
             for (int r = 0; r < R; ++r) held[r][c] += weight * ratio<T, kExponential>(rows[r], column);

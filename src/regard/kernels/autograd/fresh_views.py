@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def fresh_views(*given: Tensor | None) -> list[Any]:
-    """The inputs of a function as if each were made by itself, for a second derivative of what is made from them.
+    """The inputs of a function as if each were made by itself, for a second derivative of what is computed from them.
 
     `torch.autograd.grad` follows every way from an answer to an input. Where one input was made from another, such as
     keys from queries, or is the same tensor, one of these ways leads through the other: what passes there would be

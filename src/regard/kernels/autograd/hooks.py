@@ -24,8 +24,8 @@ class RecordingHook:
 def is_hooked(*modules: object, recording: bool = False) -> bool:
     """Whether these modules have hooks, or a `forward` of their own, so that they have to be called.
 
-    What is no module has no hooks. This is done at each call, and so reads what a module has without going through
-    the module.
+    An object that is no module has no hooks. This is done at each call, and so reads a module's dictionaries without
+    going through the module.
 
     Args:
         *modules: that would not be called.

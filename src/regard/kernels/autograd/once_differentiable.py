@@ -20,7 +20,7 @@ def once_differentiable(what: str) -> Callable[[Backward], Backward]:
     of a loss, which needs none: a second derivative would then be silently without all that passes here.
 
     The function must have saved each input that may need a gradient, its `graph_anchor`, or one of its outputs: by
-    these torch finds the refusal, from whatever the second derivative is asked for.
+    these torch finds the refusal, whatever the second derivative is taken of.
 
     Args:
         what: the function in words, and after a semicolon what has second derivatives, where something has.

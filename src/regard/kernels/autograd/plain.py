@@ -12,7 +12,7 @@ def is_plain_tensor(tensor: Tensor) -> bool:
     """Whether the tensor's numbers are there and may be read and written without torch.
 
     They aren't in a class that torch hands its operations to (fake tensors and other wrappers), and who traces torch's
-    operations does not see what is read and written without it.
+    operations does not notice reads and writes that bypass it.
     """
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False

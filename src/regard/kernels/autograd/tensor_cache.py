@@ -1,4 +1,4 @@
-"""A value for each tensor while it is alive and unchanged, such as what is made of a decoder's keys."""
+"""A value for each tensor while it is alive and unchanged, such as a decoder's prepared keys."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,9 +12,9 @@ Found = TypeVar("Found")
 class TensorCache(Generic[Found]):
     """One finding for each tensor, by the object itself, so that a new one at the same address has none yet.
 
-    Changes are those that torch counts (`tensor._version`), and other memory in its place; what is written through
-    `tensor.data`, numpy or another library's view of the same memory isn't seen. Tensors of inference mode count
-    nothing, so nothing is remembered of them. What is found must not hold the tensor, which would then never die.
+    Changes are those that torch counts (`tensor._version`), and other memory in its place; writes through
+    `tensor.data`, numpy or another library's view of the same memory are not noticed. Tensors of inference mode count
+    nothing, so nothing is remembered of them. The value must not hold the tensor, which would then never be freed.
     Two threads may both make it.
     """
 
@@ -22,7 +22,7 @@ class TensorCache(Generic[Found]):
         self._found: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
     def get(self, tensor: Tensor, make: Callable[[Tensor], Found]) -> Found:
-        """What was kept of the tensor as it is now, else what is made of it, which is kept in its place."""
+        """The cached value of the tensor as it is now; else a new one, which replaces it in the cache."""
         if tensor.is_inference():
             return make(tensor)
         # Before it is made: what another thread writes meanwhile is a change.

@@ -96,7 +96,7 @@ def _of_batch(back: Backward, upstream: Sequence[Tensor | None]) -> Gradients:
 def _innermost(one: Tensor) -> int:
     """The highest of the levels that a tensor is batched at, 0 if at none: whoever runs around it may be a thread away.
 
-    What is not batched at a level is given as many rows as it is asked for.
+    A tensor that is not batched at a level is expanded to as many rows as wanted.
     """
     level = 0
     while _functorch.is_legacy_batchedtensor(one):

@@ -62,7 +62,7 @@ struct Call {
     View query, key, value, keep, bias;
     int64_t context, normalizer;  // (batch, heads, queries, value_dim), (batch, heads, queries)
     View upstream;
-    int64_t to_query, to_key, to_value;  // 0 where nobody asks, as in `to_bias`
+    int64_t to_query, to_key, to_value;  // 0 where no gradient is wanted, as in `to_bias`
     View to_bias;
     int64_t bias_size;  // numbers of the bias
     int64_t top, entropy, maximum, received, top_weights, top_keys;

@@ -116,7 +116,7 @@ def attention(
         query: query vectors, `(batch, [heads,] queries, dim)`, of any strides.
         key: key vectors; its heads divide the query's.
         value: value vectors.
-        visible: which keys each query may attend to. What is masked out must be finite.
+        visible: which keys each query may attend to. Masked-out content must be finite.
         bias: added to the scores, broadcastable to `(batch, [heads,] queries, keys)`, of any type.
         scale: of the products.
         dropout: the rate, rounded to a multiple of 2^-32.
@@ -267,7 +267,7 @@ def _gradients(
     wanted: tuple[bool, ...],
     call: _Call,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key, value and bias, None of what is not wanted."""
+    """The gradients of query, key, value and bias; None for those not wanted."""
     three = [
         one.new_empty(one.shape) if needed else None for one, needed in zip((query, key, value), wanted, strict=False)
     ]

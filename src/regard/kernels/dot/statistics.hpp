@@ -136,7 +136,7 @@ class Statistics {
         T* all_received = reinterpret_cast<T*>(call.received) + (item * call.heads + head) * call.keys;
         std::memset(all_received, 0, call.keys * sizeof(T));
         for (int64_t first = 0; first < call.queries; first += rows)
-            tell(Block(call, item, head, first, rows), all_received);
+            observe(Block(call, item, head, first, rows), all_received);
     }
 
   private:
@@ -151,7 +151,7 @@ class Statistics {
     Buffer<T> weights, context, received, inverse;
     typename P::Room room;
 
-    void tell(const Block& block, T* all_received) {
+    void observe(const Block& block, T* all_received) {
         int64_t line = (block.item * call.heads + block.head) * call.queries + block.first;
         int64_t start = block.begin / kPanel<T> * kPanel<T>;
         query.write(directions.of(call.query, block.item, block.head, block.first, block.rows), block.rows, factor);

@@ -56,7 +56,7 @@ struct Vectors {
             panels_of<S, T>(view.of<const S>(item, head), view.row, view.column, size, columns, numbers.at, room);
         }
     };
-    // What is added up for the keys of one head.
+    // The sums for the keys of one head.
     struct Sums {
         int64_t keys, columns, width;
         Buffer<T> numbers;

@@ -100,7 +100,7 @@ def _of_one_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Te
 
 
 def _narrow(bias: Tensor, query: Tensor) -> Tensor:
-    """The bias in the query's type, with what is common to a row's keys taken off, which softmax does not notice.
+    """The bias in the query's type, less what all keys of a row have in common, which softmax does not change by.
 
     bfloat16 would round 1000.4 to 1000; the kernel's own sums are exact enough.
     """

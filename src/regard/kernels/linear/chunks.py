@@ -57,7 +57,7 @@ class Call(NamedTuple):
         return max(keys - queries, 0) if self.causal else keys
 
     def lone(self) -> int:
-        """The first queries, which have no key at their position. What is neither early nor lone stands in pairs."""
+        """The first queries, which have no key at their position. All others but early ones are paired with keys."""
         queries, keys = self.query.shape[-2], self.key.shape[-2]
         return max(queries - keys, 0) if self.causal else queries
 
@@ -152,7 +152,7 @@ class _Pass:
         return rows.clamp(max=0).exp_().add_(rows.clamp(min=0)) if self.call.elu else rows
 
     def lower(self, pairs: Tensor) -> Tensor:
-        """Nothing above the diagonal, (items · heads, group · size, size): what is later is masked out."""
+        """Nothing above the diagonal, (items · heads, group · size, size): later keys are masked out."""
         size = pairs.shape[-1]
         pairs.view(pairs.shape[0], -1, size, size).tril_()
         return pairs

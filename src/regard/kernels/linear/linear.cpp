@@ -125,7 +125,7 @@ void turn(int64_t rows, int64_t columns, const T* from, int64_t from_stride, T* 
         for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
-// Nothing above the diagonal: what is later is masked out.
+// Nothing above the diagonal: later keys are masked out.
 template <typename T>
 void lower(int64_t count, T* scores) {
     for (int64_t i = 0; i < count; ++i) std::fill(scores + i * kChunk + i + 1, scores + (i + 1) * kChunk, T(0));

@@ -133,7 +133,7 @@ def read(
         value: value vectors.
         memory: the running sum of earlier keys.
         keep: True at real keys; the others count as if they were not there, whatever they hold.
-        causal: the last query stands at the last key and attends to what is before it.
+        causal: the last query stands at the last key; each attends to the keys up to its own position.
         elu: φ is elu + 1 (equation 7); otherwise query and key are features already.
     """
     query, key, value = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (query, key, value))

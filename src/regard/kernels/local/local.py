@@ -43,7 +43,7 @@ def dots(
 ) -> Float[Tensor, "batch queries {window}"]:
     """`left · row` for each row of each query's window; as all three, of plain calls on a CPU.
 
-    Nothing checks that the shapes fit and the windows lie within the rows: a loop would read what is elsewhere.
+    Nothing checks that the shapes fit and the windows lie within the rows: a loop would read elsewhere in memory.
 
     Args:
         left: query vectors.

@@ -60,7 +60,7 @@ void arrange(const Call& s, const T* center, int64_t* first, int64_t* order) {
     }
 }
 
-// weight = softmax(score) over count of them; what is beyond, up to a whole vector, is used up
+// weight = softmax(score) over count of them; the numbers beyond, up to a whole vector, are overwritten
 template <typename T>
 void softmax(T* score, int64_t count, T* weight) {
     constexpr int L = kLanes<T>;

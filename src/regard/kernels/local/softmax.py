@@ -123,7 +123,7 @@ def predicts(hidden: Tensor, layer: nn.Module) -> bool:
 def predict(
     hidden: Float[Tensor, "batch queries hidden"], vector: Float[Tensor, "1 hidden"], lengths: Int[Tensor, " batch"]
 ) -> Float[Tensor, "batch queries"] | None:
-    """`S · sigmoid(vᵀ tanh(hidden))`: the center that each query asks for (Luong 2015, equation 9).
+    """`S · sigmoid(vᵀ tanh(hidden))`: the predicted center of each query (Luong 2015, equation 9).
 
     Of what `predicts` lets pass. It can be differentiated again and again.
 

@@ -1,4 +1,4 @@
-// Products with the rows of one window: its scores, what is read of it, and the backward pass of both.
+// Products with the rows of one window: its scores, its weighted sum, and the backward pass of both.
 
 #pragma once
 

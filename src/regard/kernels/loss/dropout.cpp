@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t kEach = 64, kCost = 2;  // operations for each number
 
-// out = x · scale where its bits are at least `least`, else x · 0: what is not finite stays so, or becomes NaN.
+// out = x · scale where its bits are at least `least`, else x · 0: inf and NaN stay, or become NaN.
 template <typename T>
 void dropped(int64_t size, int64_t threads, const T* x, const int16_t* bits, int64_t least, double scale, T* out) {
     loops::share(size, kEach, threads, size * kCost, [=](int64_t begin, int64_t end) {

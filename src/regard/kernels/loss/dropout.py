@@ -15,7 +15,7 @@ from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.native import compiler
 
 LEVELS = 1 << 16
-"""16 bits decide over a number: a rate is a multiple of 1/65,536, and the scale goes by the rounded one."""
+"""16 bits decide over a number: a rate is a multiple of 1/65,536, and the scale is that of the rounded rate."""
 
 _LANES = 4  # numbers that one 64-bit draw decides over
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
@@ -51,7 +51,7 @@ def _how(rate: int) -> tuple[int, float]:
 
 
 def dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"], rate: int) -> Float[Tensor, "*shape"]:
-    """`x` times what is `multipliers`, in one pass.
+    """`x` times its `multipliers`, in one pass.
 
     Args:
         x: any tensor; the loop takes plain ones on a CPU, whose numbers lie in order, and torch's calls all others.

@@ -54,7 +54,7 @@ class _Computer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layout: Layout, keep: bool, *given: Tensor) -> tuple[Tensor, ...]:
         projected, *weights = (tensor.numpy() for tensor in given)
-        with np.errstate(all="ignore"):  # what is not finite is found in the loss
+        with np.errstate(all="ignore"):  # inf and NaN show in the loss
             run = Forwards(layout, *weights)
             results = run.forwards(projected, keep)
         ctx.run, ctx.hidden = run, results[0]

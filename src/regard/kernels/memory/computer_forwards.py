@@ -11,7 +11,7 @@ from regard.kernels.memory.cell import Cell, CellStep
 class Layout(NamedTuple):
     """The sizes of a computer, and where its parts lie in ξ, what the controller says.
 
-    Side by side by what brings them into range: read keys, write key and what is added (as they are), what is erased
+    Side by side by what brings them into range: read keys, write key and write vector (as they are), erase vector
     and the gates of freeing, allocating and writing (sigmoid), strengths of reading and writing (oneplus), read modes
     (softmax).
     """
@@ -23,12 +23,12 @@ class Layout(NamedTuple):
 
     @property
     def plain(self) -> list[int]:
-        """Widths of read keys, write key, what is added."""
+        """Widths of read keys, write key, write vector."""
         return [self.reads * self.slot_dim, self.slot_dim, self.slot_dim]
 
     @property
     def gates(self) -> list[int]:
-        """Widths of what is erased, free gates, allocation gate, write gate."""
+        """Widths of erase vector, free gates, allocation gate, write gate."""
         return [self.slot_dim, self.reads, 1, 1]
 
     @property

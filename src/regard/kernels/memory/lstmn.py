@@ -7,7 +7,7 @@ scores' tables `(batch, slots, attention)` are made again in the backward pass, 
 alone.
 
 These tables hold σ in the place of tanh, `tanh(x) = 2 σ(2x) − 1`: the factor 2 is in the projections that are given,
-and what is constant over the slots falls out of the softmax.
+and a term that is constant over the slots cancels in the softmax.
 """
 
 from typing import Any, NamedTuple

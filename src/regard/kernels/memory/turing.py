@@ -111,7 +111,7 @@ class _Machine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layout: Layout, keep: bool, *given: Tensor) -> tuple[Tensor, ...]:
         projected, recurrent, weight, bias, memory, weights = (tensor.numpy() for tensor in given)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found in the loss
+        with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN show in the loss
             run = _Run(layout, recurrent, weight, bias)
             results = run.forwards(projected, memory, weights, keep)
         ctx.run, ctx.hidden = run, results[0]

@@ -26,7 +26,7 @@ namespace loops {
 constexpr int64_t kEach = 1 << 20;  // a thread is worth its start above so many operations
 
 // Whether a loop of this thread ran out of memory. An exception must not leave a loop: Python cannot catch it, and the
-// program would end. `compiler.py` asks after each call.
+// program would end. `compiler.py` checks after each call.
 inline thread_local bool failed = false;
 
 // work(begin, end) over 0 … size, in parts that begin at multiples of step; `cost` is in operations.
@@ -223,7 +223,7 @@ template <typename T>
 inline Vec<T> power_of_two(Vec<T> x) {
     constexpr bool narrow = std::is_same_v<T, float>;
 #ifdef __AVX512DQ__
-    if constexpr (narrow) {  // what is beyond the whole number below x, and 2 to that whole number: one instruction each
+    if constexpr (narrow) {  // x minus the next lower whole number, and 2 to that whole number: one instruction each
         Vec<T> r = (Vec<T>)_mm512_reduce_ps((__m512)x, 1);
         Vec<T> value = all<T>(0.0018671300495043397f);
         for (T factor : {0.009017030708491802f, 0.05579991266131401f, 0.24016444385051727f, 0.6931512951850891f, 1.0f})

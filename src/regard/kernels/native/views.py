@@ -12,7 +12,7 @@ def view(tensor: Tensor) -> tuple[int, ...]:
 
 
 def spread(tensor: Tensor | None, axes: int) -> tuple[int, ...]:
-    """The same of what is broadcast to that many axes: its steps are 0 where it has one for all."""
+    """Likewise for a tensor broadcast to that many axes: its steps are 0 along broadcast axes."""
     if tensor is None:
         return NO_VIEW
     steps = tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))

@@ -68,7 +68,7 @@ void read(int64_t rows, int64_t width, int64_t depth, const T* a, int64_t am, in
         }
 }
 
-// In place of the scores of `keys` keys their weights, 0 in what is left of the last vector.
+// Replaces the scores of `keys` keys by their weights, 0 in the rest of the last vector.
 template <typename T>
 void softmax(int64_t keys, T* row) {
     constexpr int L = kLanes<T>;

@@ -91,7 +91,7 @@ class _Used:
     def leave(self, x: Tensor, grad_output: Tensor) -> None:
         """A step's input and the gradient of its output."""
         task = torch._C._current_graph_task_id()
-        if task != self._task:  # a backward pass that asked for no weight, or failed, has left some
+        if task != self._task:  # a backward pass that wanted no weight's gradient, or failed, has left some
             self._task, self._read, self._grad_outputs = task, [], []
         self._read.append(x)
         self._grad_outputs.append(grad_output)
@@ -105,7 +105,7 @@ class _Used:
         return (read[0], grad_output[0]) if len(read) == 1 else (torch.cat(read, dim), torch.cat(grad_output, dim))
 
     def check(self) -> None:
-        """Refuse gradients of what is no longer what it was."""
+        """Refuse gradients of tensors that changed since the forward pass."""
         if self.weight._version != self.version:
             raise RuntimeError("a weight was changed in place before the gradients of a loop that it served were made")
 

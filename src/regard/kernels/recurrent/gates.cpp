@@ -17,7 +17,7 @@ inline Vec<T> tanh_of(Vec<T> x) {
     return 2 * sigmoid<T>(2 * x) - 1;
 }
 
-// work(what was read, what is to be written) over a row, in whole vectors; what is left by copies that are as long.
+// work(input, output) over a row, in whole vectors; the remainder through copies as long as a vector.
 template <typename T, int kRead, int kWritten, typename Work>
 inline void across(int64_t width, const T* const (&read)[kRead], T* const (&written)[kWritten], const Work& work) {
     constexpr int L = kLanes<T>;
@@ -44,7 +44,7 @@ inline void across(int64_t width, const T* const (&read)[kRead], T* const (&writ
 constexpr int64_t kCost = 32;  // operations for each number of a state
 
 // r = σ(a_r + b_r), z = σ(a_z + b_z), n = tanh(a_n + r b_n), and (1 − z) n + z h is next: `sums` is a, `given` is b,
-// `state` h. `gates` may be where a is; `kept` is filled with b_n. `bias` is null or what is added first: to r's and
+// `state` h. `gates` may be where a is; `kept` is filled with b_n. `bias` is null, or is added first: to r's and
 // z's sums, to a_n and to b_n.
 template <typename T>
 void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* given, const T* bias, const T* state,

@@ -163,7 +163,7 @@ def gru_step(
 ) -> Float[Tensor, "batch hidden_dim"]:
     """A GRU's single step from its two products, with their biases. Can be differentiated once.
 
-    What is not numbers of one type, as they lie in memory, goes through torch's own operations.
+    Tensors of several types, or whose numbers do not lie in memory, go through torch's own operations.
 
     Args:
         entering: what the inputs give to the gates: reset, update, candidate.

@@ -61,12 +61,12 @@ int64_t first_of(int64_t size, const float* numbers, float top) {
 
 extern "C" {
 
-// Of rows that lie `apart` numbers apart. `banned` is null or has a byte for each choice: what is banned is not chosen,
+// Of rows that lie `apart` numbers apart. `banned` is null or has a byte for each choice: a banned choice is not chosen,
 // but counts in the sum. Where all is, or all is −inf, the first has −inf; 0 is given where a row has NaN or +inf.
 int first_of_rows(int64_t rows, int64_t choices, int64_t apart, const float* logits, const uint8_t* banned,
                   int64_t* best, double* log_probability) {
     int fine = 0;
-    share(1, 1, 1, 0, [&](int64_t, int64_t) {  // which tells of memory that is lacking
+    share(1, 1, 1, 0, [&](int64_t, int64_t) {  // which reports a lack of memory
         std::vector<float> allowed(banned ? choices : 0);
         for (int64_t r = 0; r < rows; ++r) {
             const float* row = logits + r * apart;

@@ -39,7 +39,7 @@ def sum_and_norm(
     Args:
         norm: any module.
         x: of any strides.
-        more: what is added to it, None for nothing.
+        more: added to it; None for nothing.
     """
     if _serves(norm, x, more):
         summed, normed = _Norm.apply(x, more, norm.weight, norm.bias, norm.eps)

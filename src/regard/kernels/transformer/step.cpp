@@ -34,7 +34,7 @@ inline V gelu(V x) { return x * normal(x).below; }
 // Of x Φ(x). φ is 0 where x is infinite, and 0 · ∞ would hide that the slope there is 1 or 0.
 inline V slope(V x, Normal at) { return at.below + (at.density == 0 ? at.density : x * at.density); }
 
-// to = work(one, other), a vector of numbers at a time; what is left over goes through a vector of its own.
+// to = work(one, other), a vector of numbers at a time; the remainder goes through a vector of its own.
 template <typename Work>
 inline void each(int64_t begin, int64_t end, const float* one, const float* other, float* to, const Work& work) {
     int64_t i = begin;
@@ -193,7 +193,7 @@ void read(int64_t slots, int64_t width, float scale, const float* query, const f
     each(0, slots, weights, weights, weights, [=](V x, V) { return exponential<float>(x - most); });
     float total = 0;
     for (int64_t s = 0; s < slots; ++s) total += weights[s];
-    // Values lie by their inputs: slots are what is summed over.
+    // Values are stored by their inputs: the sum runs over slots.
     by_inputs(0, width, slots, width, values, nullptr, weights, context);
     for (int64_t i = 0; i < width; ++i) context[i] /= total;
 }

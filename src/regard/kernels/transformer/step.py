@@ -104,7 +104,7 @@ class Parts(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is the same for all blocks; see `_Stack`."""
+    """The sizes that all blocks share; see `_Stack`."""
 
     heads: int
     key_heads: int
@@ -204,7 +204,7 @@ class Steps:
         return 0 < word < self._rows[0] and 0 <= position < self._rows[1]
 
     def takes(self, states: Tensor) -> bool:
-        """Whether the loop may read after these states: it looks at no size itself."""
+        """Whether the loop may read after these states: it checks no size itself."""
         return (
             states.dtype is torch.float32
             and states.device.type == "cpu"

@@ -1,6 +1,6 @@
 """A stack's KV cache: the keys and values of every layer for all that was read so far, as an immutable value.
 
-A cache grows by giving a longer one. Both stand in one buffer with spare room, so that only what is new is written;
+A cache grows by giving a longer one. Both stand in one buffer with spare room, so that only new keys are written;
 the first continuation of a cache is written in place, and a second one copies.
 """
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from regard.attention.modules.heads import Keys
 
-SPARE = 64  # slots beyond what is needed when a buffer is made
+SPARE = 64  # spare slots when a buffer is made
 
 
 class _Buffer:
@@ -87,7 +87,7 @@ class Growth:
 
     def __init__(self, cache: Cache, extra: int) -> None:
         self.cache, self.extra = cache, extra
-        # A graph (of gradients, or of a compiler) cannot hold what is overwritten: there everything is new.
+        # A graph (of gradients, or of a compiler) cannot hold memory that is overwritten: there everything is new.
         self.in_place = not torch.is_grad_enabled() and not torch.compiler.is_compiling()
         self.new: list[Tensor] = []
         if self.in_place:

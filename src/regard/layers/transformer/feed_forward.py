@@ -23,7 +23,7 @@ class FeedForward(nn.Module):
     swiglu has three matrices: a hidden width of 8/3 · dim costs what 4 · dim costs the others.
 
     Args:
-        dim: width of what comes and goes.
+        dim: width of inputs and outputs.
         hidden_dim: width between.
         activation: relu, gelu or swiglu.
         bias: whether the linear layers have one.

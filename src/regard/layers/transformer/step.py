@@ -49,7 +49,7 @@ class _CachedSteps:
         self._children = list(chain.from_iterable(map(dict.values, self._holders)))
         self._handles = RemovableHandle.next_id
 
-    # Asked before each step, so in few calls.
+    # Checked before each step, so in few calls.
     @property
     def current(self) -> bool:
         """Whether no module, method or weight of it was put in another's place since then, and no hook set anywhere.
@@ -76,7 +76,7 @@ _cached: WeakKeyDictionary[nn.Module, _CachedSteps] = WeakKeyDictionary()
 
 
 def invalidate(top: nn.Module) -> None:
-    """Look at the parts of a stack, or of a model around one, anew before its next step."""
+    """Inspect the parts of a stack, or of a model around one, again before its next step."""
     _cached.pop(top, None)
 
 
@@ -126,7 +126,7 @@ def ready(top: Any, stack: Any, cache: Cache, make: Callable[[Any], Steps | None
         top: the stack, or the model.
         stack: a `Stack` without cross-attention.
         cache: what it read before.
-        make: looks the parts of `top` up, after a change.
+        make: collects the parts of `top`, after a change.
     """
     if cache.keep is not None or (stack.window is not None and cache.slots >= stack.window):
         return None

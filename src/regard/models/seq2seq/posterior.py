@@ -82,7 +82,7 @@ def _check(decoder: RecurrentDecoder) -> None:
         raise RegardError("a model without attention (model.attention is none) has no posterior; take another run")
     if decoder.source.focus is not None:
         raise RegardError(
-            "the posterior asks what the model would write from each position alone, and this model's window "
+            "the posterior is what the model would write from each position alone, and this model's window "
             "(model.window) masks some of them out; take a run without one"
         )
     if not decoder.source.attention.normalizer.sums_to_one:

@@ -14,7 +14,7 @@ class LanguageFields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     embedding_dim: int = Field(default=128, ge=1, description="width of a token's vector")
-    tied: bool = Field(default=True, description="one table for what is read and what is written")
+    tied: bool = Field(default=True, description="one table of vectors for inputs and outputs")
     input_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the vectors that are read")
     output_dropout: float = Field(default=0.3, ge=0, lt=1, description="on the states that predict the next token")
 

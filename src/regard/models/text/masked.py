@@ -67,7 +67,7 @@ class MaskedLanguageModel(nn.Module):
         """The logits at some positions alone, row by row; id 0 is padding.
 
         Args:
-            ids: what is read.
+            ids: the tokens.
             positions: True where a token is to be predicted.
         """
         return self.logits(self.encoder(ids)[positions])

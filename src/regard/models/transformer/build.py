@@ -83,7 +83,7 @@ def _position(settings: TransformerParts, causal: bool) -> Any:
 def _initialize(stack: Stack, layers: int, settings: TransformerParts) -> None:
     """Linear layers from N(0, 0.02²) (Radford et al. 2018, section 4.1) or N(0, 1/inputs), biases 0.
 
-    In pre-norm stacks what is added to the residual stream is divided by √(2 · layers) at first, so that the stream
+    In pre-norm stacks each branch's output projection starts divided by √(2 · layers), so that the stream
     does not grow with the depth: by √(number of residual layers) (Radford et al. 2019, section 2.3), two a block. A
     block with cross-attention adds three times, and its divisor is the same.
     """

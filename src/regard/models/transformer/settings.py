@@ -110,7 +110,7 @@ class TransformerFields(WordParts):
     """One stack of layers over words: an encoder."""
 
     layers: int = Field(default=4, ge=1, description="number of layers")
-    tied: bool = Field(default=True, description="one table for what is read and what is written")
+    tied: bool = Field(default=True, description="one table of vectors for inputs and outputs")
 
 
 class TransformerLanguageSettings(TransformerFields, CausalParts):

@@ -52,7 +52,7 @@ class TransformerDecoder(nn.Module):
 
         Args:
             memory: of the source, as `start` makes it.
-            target_in: what is read.
+            target_in: the target tokens that the decoder reads.
             cache: what was read before; None: nothing.
         """
         stacked: Stacked = self.stack(self.embedding(target_in), cache=cache, memory=memory)

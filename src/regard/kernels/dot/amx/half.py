@@ -23,7 +23,7 @@ _FAR = 2**40  # further than any key
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """The built loop if this process may use a matrix unit, for which the first call asks the system."""
+    """The built loop if this process may use a matrix unit, which the first call requests from the system."""
     library = compiler.library("dot/amx/half")
     return library if library is not None and library.half_available() else None
 
@@ -60,7 +60,7 @@ def forward(
         key: a head of keys serves `heads / key_heads` heads of queries that follow each other.
         value: the keys' values.
         causal: query i attends to no key after `i + offset`.
-        offset: what is added to a query's place to have its key's.
+        offset: a query's position plus this is its key's position.
         window: query i attends to keys from `i + offset - window[0]` to `i + offset + window[1]` only.
         lengths: how many keys each item has, its first ones; what lies behind them is not read.
         scale: of the scores.

@@ -31,7 +31,7 @@ inline int64_t up(int64_t size, int64_t step) { return (size + step - 1) / step;
 
 // --- numbers --------------------------------------------------------------------------------------------------------
 
-// 2^x by a polynomial (minimax, of relative error 7e-5 or 7e-8) of what is past the whole number below; 0 for −inf, NaN
+// 2^x by a polynomial (minimax, of relative error 7e-5 or 7e-8) of the fraction above the next lower whole number; 0 for −inf, NaN
 // of NaN. The coarse one is greater by half of bfloat16's last digit: its first 16 bits are then what rounding gives.
 template <bool kFine>
 inline __m512 two_to_the(__m512 x) {

@@ -127,7 +127,7 @@ struct Matrix {
             }
         }
     };
-    // What is added up for the keys of one head, transposed.
+    // The sums for the keys of one head, transposed.
     struct Sums {
         int64_t keys, columns, room;
         Buffer<T> numbers;

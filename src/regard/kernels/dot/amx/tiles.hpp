@@ -16,7 +16,7 @@ namespace tiles {
 
 constexpr int64_t kTile = 1024;  // bytes: 16 rows of 64
 
-inline bool granted() {  // Linux gives a process tiles when it asks for them
+inline bool granted() {  // Linux grants a process tiles on request
     constexpr int ask = 0x1023, data = 18;
     static const bool given = syscall(SYS_arch_prctl, ask, data) == 0;
     return given;
@@ -44,7 +44,7 @@ struct Held {
     const bool held;
 };
 
-// What is loaded was stored by ordinary instructions: the compiler may not move those past a load of a tile.
+// Tiles are loaded from what ordinary instructions stored: the compiler may not move those past a load of a tile.
 inline void written() { asm volatile("" ::: "memory"); }
 
 }  // namespace tiles
