@@ -13,34 +13,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import regard
 from regard.attention.attend import attend, explain
 from regard.attention.parts.functional import additive_pairs, location_features, weigh_pairs
-from regard.kernels.additive import additive, blocks as additive_blocks, products as additive_products
+from regard.kernels.additive import additive, blocks as additive_blocks
 from regard.kernels.native import compiler
 from tests.attention.registered_parts import MASKS, module, tensors
 from tests.native import needs_compiler
 from tests.reference.attention import plain_attend, score_of_pair
 from tests.rounding import assert_close_to_rounding
 
-LOOPS = ["torch", "sums", "products", pytest.param("native", marks=needs_compiler)]
+LOOPS = ["torch", pytest.param("native", marks=needs_compiler)]
 
 
 @pytest.fixture(params=LOOPS)
 def loop(request, monkeypatch):
-    """Every call takes this path: in blocks of 97 numbers, by matrix products of 11 pairs, or by the native loop.
-
-    What is torch's own is taken by products of any size, or never.
-    """
+    """Every call takes this path: in blocks of 97 numbers, or by the native loop."""
     monkeypatch.setattr(additive, "_LEAST", 1)
     monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive_blocks, "BLOCK", 97)
-    monkeypatch.setattr(additive_blocks, "_PRODUCT", 10**9 if request.param == "sums" else 1)
     if request.param == "native":
         assert compiler.library("additive/additive") is not None
     else:
         monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    if request.param == "products":
-        small = {"_LEAST": 1, "_SIDE": 1, "_SIDE_BACKWARD": 1, "_BLOCK": 11, "_UNITS": 6, "_POWERS": 997}
-        for name, value in small.items():
-            monkeypatch.setattr(additive_products, name, value)
     return request.param
 
 
@@ -218,9 +210,10 @@ def test_location_aware_with_earlier_weights(loop, queries, previous):
     query, key, _ = tensors("location_aware", queries=queries)
     made, earlier = module("location_aware"), torch.rand(previous, dtype=torch.float64)
     ours = made(query, made.prepare(key), previous=earlier)
-    assert made.bind(previous=earlier).in_blocks(query, 5) is not None
-    located = location_features(earlier, (2, queries), made.features.weight, made.feature_weight)
-    sums = (query @ made.query_weight.T).unsqueeze(2) + (key @ made.key_weight.T).unsqueeze(1) + located
+    in_blocks = made.bind(previous=earlier).in_blocks(query, 5) is not None
+    assert in_blocks is (loop == "native" or queries > 1)
+    heard = location_features(earlier, (2, queries), made.features.weight, made.feature_weight)
+    sums = (query @ made.query_weight.T).unsqueeze(2) + (key @ made.key_weight.T).unsqueeze(1) + heard
     plain = sums.tanh() @ made.vector
     torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-13)
     inputs = [query, key, *made.parameters()]
@@ -255,14 +248,14 @@ def test_the_table_of_pairs_is_never_formed(loop):
     query, key, vector = sides(2, 11, 13, 17)
     with Largest() as largest:
         additive.additive_scores(query, key, vector, formula).sum().backward()
-    # The keys themselves, which the native loop fills up to whole vectors; a block has 97, the table 4,862. Products
-    # hold the powers of a few hidden units, 997 numbers here.
-    assert largest.numbers <= {"products": 997, "native": 2 * 13 * 24}.get(loop, 2 * 13 * 17)
+    # The keys themselves, which the native loop fills up to whole vectors; a block has 97, the table 4,862.
+    assert largest.numbers <= (2 * 13 * 24 if loop == "native" else 2 * 13 * 17)
 
 
-def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
+@needs_compiler
+def test_keys_are_made_ready_once_and_again_when_they_change(monkeypatch):
     made, to_keep = [], additive._to_keep
-    monkeypatch.setattr(additive, "_to_keep", lambda key, native: made.append(1) or to_keep(key, native))
+    monkeypatch.setattr(additive, "_to_keep", lambda key: made.append(1) or to_keep(key))
     query, key, vector = (side.detach() for side in sides(2, 1, 5, 7))
     steps = [additive.additive_scores(query, key, vector, formula, prepared=True) for _ in range(3)]
     assert len(made) == 1
@@ -271,7 +264,7 @@ def test_keys_are_made_ready_once_and_again_when_they_change(loop, monkeypatch):
     after = additive.additive_scores(query, key, vector, formula, prepared=True)
     torch.testing.assert_close(after, formula(query, key, vector))
     assert len(made) == 2
-    kept = additive._exponentials_of_keys[loop == "native"]._found
+    kept = additive._exponentials_of_keys._found
     before = len(kept)
     del key
     assert len(kept) == before - 1
@@ -312,6 +305,18 @@ def test_kept_keys_have_gradients_and_wide_ones_are_not_kept(loop):
             strict=True,
         ):
             torch.testing.assert_close(mine, theirs)
+
+
+def test_nothing_is_kept_for_a_loop_that_is_not_there(monkeypatch):
+    """Whoever asks may be of another library, which could be built."""
+    monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
+    assert additive.key_exponentials(sides(2, 1, 5, 13)[1]) is None
+
+
+def test_without_a_compiler_a_single_query_is_left_to_the_formula(loop):
+    """Its table is no larger than the keys."""
+    assert additive.serves(torch.zeros(2, 1, 7), 2**30) is (loop == "native")
+    assert additive.serves(torch.zeros(2, 2, 7), 2**30)
 
 
 def test_gradients_within_autocast_are_computed_in_float32(loop):

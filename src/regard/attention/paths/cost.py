@@ -1,7 +1,7 @@
 """What a call costs, before it is made: its operations and its memory, by formulas of its sizes alone.
 
 Operations are the multiply-adds of matrix products, counted as 2 as torch's own counter has them; an additive score's
-sum over hidden units is such a product (without a compiler several, where there are many pairs of moderate numbers),
+sum over hidden units is such a product,
 and exponentials and additions are not counted. Memory is the peak beyond what the caller holds already, the answer and
 the gradients included: right within a factor of two above some 16 MiB.
 """
@@ -116,7 +116,6 @@ def _formed(work: Workload, weights: int) -> tuple[int, int]:
 def _additive(work: Workload) -> Cost:
     beside = work.weights * work.value_width + work.prepared
     forward_operations = 2 * work.weights * work.compared
-    forward_operations, backward_operations = work.products or (forward_operations, 2 * forward_operations)
     again = forward_operations if work.in_chunks else 0
     at_once = 0 if work.in_native_loop else min(work.weights, query_chunks.PART) if work.in_chunks else work.weights
     forward, backward = _formed(work, at_once)
@@ -125,7 +124,7 @@ def _additive(work: Workload) -> Cost:
     return Cost(
         "additive",
         2 * beside + forward_operations,
-        6 * beside + forward_operations + backward_operations + again,
+        6 * beside + 3 * forward_operations + again,
         forward + sides + several,
         backward + 2 * sides + 2 * at_once * work.wide + several,  # the scores' gradient beside those of the weights
         f"{_SQUARE} × hidden units",

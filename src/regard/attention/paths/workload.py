@@ -9,9 +9,7 @@ from regard.attention.call.mask_summary import decompose
 from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.normalize import normalizers
 from regard.attention.parts.score import Additive, Cosine, Dot, General, Location, PerHead
-from regard.kernels.additive import products as additive_products
 from regard.kernels.fallback.windowed import block_rows
-from regard.kernels.native import compiler
 
 
 class Workload(NamedTuple):
@@ -32,7 +30,6 @@ class Workload(NamedTuple):
         in_chunks: weights are made for some queries at a time.
         in_native_loop: and weighed and read as they are made, by a native loop.
         table: pairs × hidden units of an additive score, 0 for others.
-        products: operations of an additive score, forward and backward, where torch's own calls do it.
         normalizer: its name.
         dropout: whether weights are dropped.
         masked: bools of the mask that the path must be drawn.
@@ -58,7 +55,6 @@ class Workload(NamedTuple):
     in_chunks: bool
     in_native_loop: bool
     table: int
-    products: tuple[int, int] | None
     normalizer: str
     dropout: bool
     masked: int
@@ -109,7 +105,6 @@ def workload_of(call: Any, path: str) -> Workload:
         in_chunks=path == "additive" and call.takes_query_chunks(),
         in_native_loop=path == "additive" and call.attends_natively(),
         table=table,
-        products=_products(score, call, path),
         normalizer=name_of(call.normalizer),
         dropout=call.dropout > 0,
         masked=_masked(call, path),
@@ -149,23 +144,6 @@ def _side(score: Any, call: Any, queries: int, keys: int) -> _Side:
         return _Side(width, width, 0, 0)
     # A unit vector is made in several steps, each of which is held.
     return _Side(width, width, 0, (queries + keys) * width * (2 if isinstance(score, Cosine) else 1))
-
-
-def _products(score: Any, call: Any, path: str) -> tuple[int, int] | None:
-    """None where a loop goes through the pairs. Numbers are taken for moderate: how large they are is not known."""
-    sizes = call.sizes
-    items = sizes.batch * sizes.heads
-    if not isinstance(score, Additive) or path != "additive" or compiler.library("additive/additive") is not None:
-        return None
-    if call.query.device.type not in ("cpu", "meta"):
-        return None
-    lengths = items, sizes.queries, sizes.keys
-    forward_operations, backward_operations = additive_products.operations(*lengths, score.hidden_dim)
-    pairs = math.prod(lengths) * score.hidden_dim  # a sum there, and three back, where there are few
-    return (
-        forward_operations if additive_products.has_many(*lengths, backward=False) else 2 * pairs,
-        backward_operations if additive_products.has_many(*lengths, backward=True) else 6 * pairs,
-    )
 
 
 def _bias(call: Any, wide: int) -> tuple[int, int]:

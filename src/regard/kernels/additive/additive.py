@@ -2,14 +2,13 @@
 
 tanh(a + b) = 2 σ(2 (a + b)) − 1 and σ(2 (a + b)) = 1 / (1 + e^(−2a) · e^(−2b)): the exponentials are made once for each
 position, and a pair costs a product and a division. Pairs × hidden units is never held: pairs are gone through in
-blocks, forwards and, made again, backwards. A native loop (`additive.cpp`) does so where there is a compiler;
-without one, torch's own operations do (`blocks.py`), or, of many pairs of moderate numbers, matrix products
-(`products.py`).
+blocks, forwards and, made again, backwards. A native loop (`additive.cpp`) does so where there is a compiler; without
+one, torch's own operations do (`blocks.py`).
 
-Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b,
-perhaps once its middle, hidden unit by hidden unit, went over to the other side; that one may then be cut off at ±26.5,
-for beyond it the sum is past ±9.5, where tanh is ±1. No product reaches e^88 = 1.7e38. What has two wide sides (NaN and
-inf are wide) goes through blocks of σ(2 (a + b)) itself.
+Exponentials overflow, tanh does not. So they are taken where one side is narrow: |b| ≤ 17 (in float32) for all b. (The
+native loop takes its middle over to the other side before, hidden unit by hidden unit.) The other side may then be cut
+off at ±26.5, for beyond it the sum is past ±9.5, where tanh is ±1. No product reaches e^88 = 1.7e38. What has two wide
+sides (NaN and inf are wide) goes through blocks of σ(2 (a + b)) itself.
 """
 
 import ctypes
@@ -22,14 +21,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys, products as additive_products
-from regard.kernels.additive.step import DOWNSCALE, step_scores
+from regard.kernels.additive import blocks as additive_blocks, keys as additive_keys
 from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.plain import are_materialized, is_plain_tensor
 from regard.kernels.autograd.tensor_cache import TensorCache
 from regard.kernels.autograd.unbatch import untraced
 from regard.kernels.native import compiler
-from regard.kernels.native.huge_pages import in_large_pages
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
@@ -37,23 +34,28 @@ _LEAST, _LEAST_COMPILED = 2**19, 2**16
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
 
-# The exponentials of keys, between the steps of a decoder, by whether they are for a loop; None where the keys are too
-# wide.
-_exponentials_of_keys: dict[bool, TensorCache[Tensor | None]] = {True: TensorCache(), False: TensorCache()}
+# The exponentials of keys for the native loop, between the steps of a decoder; None where the keys are too wide.
+_exponentials_of_keys: TensorCache[Tensor | None] = TensorCache()
 
 
-def serves(like: Tensor, numbers: int) -> bool:
+def serves(query: Tensor, numbers: int) -> bool:
     """Whether this path takes a call: a plain one on a CPU, and large enough to be faster here than as a formula.
 
+    Without a compiler a single query is left to the formula, whose table is then no larger than the keys.
+
     Args:
-        like: one of what the call is given. Without content (meta) it is judged as if it were on a CPU.
+        query: of the call, projected or not. Without content (meta) it is judged as if it were on a CPU.
         numbers: pairs × hidden units.
     """
-    if not (like.is_cpu or like.is_meta) or torch.compiler.is_compiling() or not is_plain_tensor(like) or like.is_neg():
+    if not (query.is_cpu or query.is_meta) or torch.compiler.is_compiling():
+        return False
+    if not is_plain_tensor(query) or query.is_neg():
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return False
-    return numbers >= _LEAST_COMPILED and (numbers >= _LEAST or compiler.library("additive/additive") is not None)
+    if numbers < _LEAST_COMPILED:
+        return False
+    return compiler.library("additive/additive") is not None or (numbers >= _LEAST and query.shape[-2] > 1)
 
 
 def additive_scores(
@@ -70,8 +72,8 @@ def additive_scores(
         key: b, projected.
         vector: v.
         formula: the same as torch's own operations, for derivatives of derivatives.
-        prepared: the keys were made ready for many calls: their exponentials are kept while this tensor lives, so that
-            a decoder's next step finds them; and what comes back to them from all steps is added up in one table.
+        prepared: the keys were made ready for many calls: the native loop keeps their exponentials while this tensor
+            lives, so that a decoder's next step finds them, and adds up their gradients of all steps in one table.
 
     The scores differ from the formula's by some units in the last place of `Σ|v|`, gradients likewise.
     """
@@ -135,63 +137,43 @@ class _Scores(torch.autograd.Function):
             into = torch.zeros_like(a) if adds else torch.empty_like(a), table, torch.zeros_like(v)
             run(*sizes(a, b), *addresses(a, b, exponentials, v, given, *into), adds)
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
-            if ctx.gathered is not None:
-                into_key = None
-        elif exponentials is None and additive_products.serves(query, key, vector, backward=True):
-            return additive_products.gradients(query, key, vector, given)
-        else:
-            a, b, c, g = _flat(query, key, exponentials, given)
-            into_query, into_key, into_vector = additive_blocks.gradients(a, b, c, g, 4 * vector)
-            into_query, into_key = into_query.view(query.shape), into_key.view(key.shape)
-        return into_query, into_key, into_vector.mul_(2).sub_(given.sum())
+            into_vector.mul_(2).sub_(given.sum())
+            return into_query, None if ctx.gathered is not None else into_key, into_vector
+        into_query, into_key, into_vector = additive_blocks.gradients(_flat(query), _flat(key), vector, _flat(given))
+        return into_query.view(query.shape), into_key.view(key.shape), into_vector
 
 
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The scores, and the prepared keys that are kept."""
     run = loop("additive/additive", "additive_forward", query.dtype)
-    exponentials = key_exponentials(key, run is not None) if keeps else None
-    if run is None and exponentials is None and additive_products.serves(query, key, vector, backward=False):
-        with torch.autocast(query.device.type, enabled=False):
-            found = additive_products.scores(query, key, vector)
-        if found is not None:
-            return found, None
-    if run:
-        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
-        a, b, v = padded(query), padded(key), padded(vector)
-        run(*sizes(a, b), *addresses(a, b, exponentials, v, scores))
-        return scores, exponentials
-    vector = vector.contiguous()
-    if exponentials is not None and key.shape[-2] * len(vector) <= additive_blocks.BLOCK:
-        left = additive_blocks.exponential(query, additive_blocks.REACH[query.dtype][1])
-        return step_scores(left.contiguous(), exponentials, vector), exponentials
-    a, b, c = _flat(query, key, exponentials)
-    scores = additive_blocks.scores(a, b, vector, c).mul_(2).sub_(vector.sum())
-    return scores.view(*query.shape[:-1], key.shape[-2]), exponentials
+    if run is None:
+        scores = additive_blocks.scores(_flat(query), _flat(key), vector)
+        return scores.view(*query.shape[:-1], key.shape[-2]), None
+    exponentials = key_exponentials(key) if keeps else None
+    scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+    a, b, v = padded(query), padded(key), padded(vector)
+    run(*sizes(a, b), *addresses(a, b, exponentials, v, scores))
+    return scores, exponentials
 
 
-def _flat(*tensors: Tensor | None) -> list[Any]:
-    """Each with one axis of items in place of all that lead; None stays None."""
-    return [None if tensor is None else tensor.reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
+def _flat(rows: Tensor) -> Tensor:
+    """With one axis of items in place of all that lead."""
+    return rows.reshape(-1, *rows.shape[-2:])
 
 
-def key_exponentials(key: Tensor, native: bool) -> Tensor | None:
-    """The exponentials of narrow keys, made once while they live."""
-    return _exponentials_of_keys[native].get(key, lambda key: _to_keep(key.detach(), native))
+def key_exponentials(key: Tensor) -> Tensor | None:
+    """The exponentials of narrow keys for the native loop, made once while they live; None of wide ones."""
+    return _exponentials_of_keys.get(key, lambda key: _to_keep(key.detach()))
 
 
 @torch.inference_mode(False)  # a later call may have gradients
-def _to_keep(key: Tensor, native: bool) -> Tensor | None:
-    if native:
-        run = loop("additive/additive", "additive_keep", key.dtype)
-        if run is None:  # the caller is a loop of another library, which then makes them itself
-            return None
-        key = padded(key)
-        made = torch.empty_like(key)
-        return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
-    if not additive_blocks.is_narrow(key, additive_blocks.REACH[key.dtype][0]):
+def _to_keep(key: Tensor) -> Tensor | None:
+    run = loop("additive/additive", "additive_keep", key.dtype)
+    if run is None:  # what asks is a loop of another library, which then makes them itself
         return None
-    made = torch.mul(key, -2, out=in_large_pages(key.new_empty(key.shape)))
-    return made.exp_().mul_(DOWNSCALE[key.dtype])
+    key = padded(key)
+    made = torch.empty_like(key)
+    return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
 
 
 # --- the native loops ---------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def attention(
     """
     four = query.ndim == 4
     # Kept by the keys as they are given: a view of them is another tensor at each call.
-    exponentials = additive.key_exponentials(key, True) if prepared and query.shape[-2] < additive.MANY else None
+    exponentials = additive.key_exponentials(key) if prepared and query.shape[-2] < additive.MANY else None
     if not four:
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         bias, keep = (None if one is None else one.unsqueeze(1) for one in (bias, keep))
