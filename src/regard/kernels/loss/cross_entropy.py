@@ -16,7 +16,6 @@ from regard.errors import ShapeError
 from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
 from regard.kernels.native.huge_pages import in_large_pages
 
@@ -159,7 +158,7 @@ class _OfVocabulary(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         rows, choices = len(features), len(weight)
         logits, slopes = in_large_pages(features.new_empty(rows, choices)), None
-        matrix.product(features, weight.t(), out=logits)
+        torch.mm(features, weight.t(), out=logits)
         needs_gradient = any(ctx.needs_input_grad)
         if ctx.needs_input_grad[3]:
             slopes = logits.new_empty(-(-rows // _library().cross_entropy_block()), choices)
@@ -192,7 +191,7 @@ class _OfVocabulary(torch.autograd.Function):
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     out = in_large_pages(left.new_empty(len(left), right.shape[1]))
-    return matrix.product(left, right, factor=matrix.GRADIENT, out=out)
+    return torch.mm(left, right, out=out)
 
 
 def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:

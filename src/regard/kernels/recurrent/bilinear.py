@@ -14,7 +14,6 @@ from torch import Tensor
 from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.dot.amx import matrix
 from regard.kernels.native import compiler
 
 _NAME = "recurrent/bilinear"
@@ -91,7 +90,7 @@ class _Read(torch.autograd.Function):
         pair = hidden.new_empty(len(places), dim + values.shape[2])
         rows, context = pair[:, :dim], pair[:, dim:]
         torch.index_select(hidden.flatten(0, 1), 0, places, out=rows)
-        compared = matrix.product(rows, weight)
+        compared = rows.mm(weight)
         weights = hidden.new_empty(len(places), -(-values.shape[1] // _LANES) * _LANES)
         _run("forward", held, counts, lengths, weights, compared, held, weights, context, pair.stride(0))
         ctx.shape = hidden.shape
@@ -113,9 +112,9 @@ class _Read(torch.autograd.Function):
             to_compared, to_values = _backward_by_item(
                 context, compared, held, weights, counts.tolist(), lengths.tolist()
             )
-        to_rows = matrix.product(to_compared, weight.t(), factor=matrix.GRADIENT).add_(grad_output[:, :dim])
+        to_rows = to_compared.mm(weight.t()).add_(grad_output[:, :dim])
         to_hidden = to_rows.new_zeros(ctx.shape[:2].numel(), dim).index_copy_(0, places, to_rows).view(ctx.shape)
-        to_weight = matrix.product(pair[:, :dim].t(), to_compared, factor=matrix.GRADIENT)
+        to_weight = pair[:, :dim].t().mm(to_compared)
         return None, to_hidden, to_weight, to_values, None, None, None
 
 

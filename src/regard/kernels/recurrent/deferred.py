@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.kernels.autograd.plain import is_plain, is_plain_tensor
-from regard.kernels.dot.amx import matrix
 
 
 def linear_of_loop(like: Tensor) -> Callable[..., Tensor]:
@@ -124,8 +123,7 @@ class _Gathered(torch.autograd.Function):
         if left is None:
             return None, None, None
         read, grad_output = left
-        to_weight = matrix.product(grad_output.t(), read, factor=matrix.GRADIENT)
-        return None, to_weight, grad_output.sum(0) if ctx.needs_input_grad[2] else None
+        return None, grad_output.t().mm(read), grad_output.sum(0) if ctx.needs_input_grad[2] else None
 
 
 class _Step(torch.autograd.Function):
@@ -133,7 +131,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, used: _Used, x: Tensor, sentinel: Tensor) -> Tensor:
         ctx.used = used
         ctx.save_for_backward(x)
-        return matrix.product(x, used.weight.t(), used.bias)
+        return F.linear(x, used.weight, used.bias)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[None, Tensor | None, Tensor]:
@@ -141,7 +139,7 @@ class _Step(torch.autograd.Function):
         used.check()
         (x,) = ctx.saved_tensors
         used.leave(x, grad_output)
-        to_x = matrix.product(grad_output, used.weight, factor=matrix.GRADIENT) if ctx.needs_input_grad[1] else None
+        to_x = grad_output.mm(used.weight) if ctx.needs_input_grad[1] else None
         return None, to_x, grad_output.new_zeros(())
 
 

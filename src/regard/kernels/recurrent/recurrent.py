@@ -17,7 +17,6 @@ from regard.errors import ShapeError
 from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.autograd.plain import are_alike, is_plain, is_plain_tensor, materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.dot.amx import matrix
 from regard.kernels.native.huge_pages import in_large_pages
 from regard.kernels.recurrent import gates
 
@@ -113,7 +112,7 @@ class _Sequence(torch.autograd.Function):
         weight, recurrent, bias, recurrent_bias, *state = given
         read = inputs.flatten(0, 1).index_select(0, layout.places)
         sums = in_large_pages(read.new_empty(len(read), len(weight)))
-        matrix.product(read, weight.t(), out=sums)
+        torch.mm(read, weight.t(), out=sums)
         first = [part.index_select(0, layout.order) for part in state]
         run = _gru if len(state) == 1 else _lstm
         saved = run(layout, sums, first, recurrent.t(), bias, recurrent_bias)
@@ -137,23 +136,19 @@ class _Sequence(torch.autograd.Function):
         entering, carried, bias, recurrent_bias = run(layout, grad_outputs, grad_state, first, saved, recurrent)
         earlier = [saved[0][before] for here, before in layout.steps() if here.start]
         hidden = torch.cat([first[0][: layout.sizes[0]], *earlier])
-        own = _of(entering, weight) if ctx.needs_input_grad[2] else None
+        own = entering.mm(weight) if ctx.needs_input_grad[2] else None
         inputs = None if own is None else own.new_zeros(ctx.shape).flatten(0, 1).index_copy_(0, layout.places, own)
         starts = [torch.empty_like(part).index_copy_(0, layout.order, part) for part in grad_state]
         return (
             None,
             None,
             None if inputs is None else inputs.view(ctx.shape),
-            _of(entering.t(), read),
-            _of(carried.t(), hidden) if ctx.parts > 1 else _candidate_last(_of(carried.t(), hidden)),
+            entering.t().mm(read),
+            carried.t().mm(hidden) if ctx.parts > 1 else _candidate_last(carried.t().mm(hidden)),
             bias,
             recurrent_bias,
             *starts,
         )
-
-
-def _of(gradient: Tensor, other: Tensor) -> Tensor:
-    return matrix.product(gradient, other, factor=matrix.GRADIENT)
 
 
 def gru_step(

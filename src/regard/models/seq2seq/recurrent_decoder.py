@@ -143,8 +143,7 @@ class RecurrentDecoder(nn.Module):
         if self.loops and inputs.shape[1] > 1:
             return self._shrinking_batch(state, embedded, lengths, real)
         places = real.flatten().nonzero().squeeze(-1)
-        linear = linear_of_loop(embedded)  # no loop follows, but large products go through a matrix unit so
-        return self.read(state.fixed, state.moving, embedded, RealTokens(lengths, places), linear).features
+        return self.read(state.fixed, state.moving, embedded, RealTokens(lengths, places)).features
 
     def _shrinking_batch(self, state: State, embedded: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
         """A loop whose batch shrinks: ended rows leave once they are an eighth of it, for leaving costs a copy."""
@@ -175,12 +174,11 @@ class RecurrentDecoder(nn.Module):
         return self.embedding.weight if self.output is None else self.output, self.output_bias
 
     def _read_out(self, x: Tensor, linear: Linear) -> Tensor:
-        """By the readout layer; of a single step, or of rows, by `linear`, if the layer is no more than its weights."""
+        """By the readout layer; of a single step by `linear`, if the layer is no more than its weights."""
         layer: Any = self.readout
         if linear is F.linear or type(layer) is not nn.Linear or is_hooked(layer):
             return layer(x)
-        out = linear(x if x.ndim == 2 else x[:, 0], layer.weight, layer.bias)
-        return out if x.ndim == 2 else out.unsqueeze(1)
+        return linear(x[:, 0], layer.weight, layer.bias).unsqueeze(1)
 
     def _attend(
         self, fixed: dict[str, Any], moving: dict[str, Any], query: Tensor, embedded: Tensor, linear: Linear
@@ -275,8 +273,6 @@ class LuongDecoder(RecurrentDecoder):
             pairs = source.real_pairs(fixed, hidden, real.places, real.lengths)
             if pairs is not None:
                 return None, pairs, dict(moving)
-        if real is not None:  # all positions at once: the attention weighs and reads in one
-            linear = F.linear
         attended, context, after = self._attend(fixed, moving, hidden, embedded, linear)  # a_t, eq. 7; c_t
         context = context.to(hidden.dtype)
         return attended, torch.cat([RealTokens.of(real, hidden), RealTokens.of(real, context)], dim=-1), after

@@ -112,11 +112,10 @@ inline void multiply(int64_t chunks, const Side& a, const Side& b, float* c, int
 }
 
 // The products of one chunk of the depth, from fewest loads: results are in registers 0 … 3, left tiles in 4 and 5, right
-// ones in 6 and 7. A register is loaded anew as soon as the last product that needs it is under way; then meanwhile().
-template <int M, int N, typename Meanwhile>
+// ones in 6 and 7. A register is loaded anew as soon as the last product that needs it is under way.
+template <int M, int N>
 struct Chunk {
     const int64_t left_across, right_across;
-    const Meanwhile& meanwhile;
 
 #define REGARD_CHUNK inline __attribute__((always_inline)) void
     REGARD_CHUNK load_left(const char* at) const {
@@ -131,7 +130,6 @@ struct Chunk {
         REGARD_PRODUCT(0, 4, 6);
         if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
         REGARD_LOAD(4, at, 64);
-        meanwhile();
         if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
         if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
         if constexpr (M == 2) REGARD_LOAD(5, at + left_across, 64);
@@ -140,7 +138,6 @@ struct Chunk {
         REGARD_PRODUCT(0, 4, 6);
         if constexpr (M == 2) REGARD_PRODUCT(2, 5, 6);
         REGARD_LOAD(6, at, 64);
-        meanwhile();
         if constexpr (N == 2) REGARD_PRODUCT(1, 4, 7);
         if constexpr (M == 2 && N == 2) REGARD_PRODUCT(3, 5, 7);
         if constexpr (N == 2) REGARD_LOAD(7, at + right_across, 64);
@@ -173,8 +170,7 @@ inline void add(int64_t chunks, const Side& a, const Side& b, float* c, int64_t 
     if constexpr (N == 2) REGARD_LOAD(1, c + 16, stride);
     if constexpr (M == 2) REGARD_LOAD(2, next, stride);
     if constexpr (M == 2 && N == 2) REGARD_LOAD(3, next + 16, stride);
-    auto nothing = []() {};
-    const Chunk<M, N, decltype(nothing)> chunk{a.across, b.across, nothing};
+    const Chunk<M, N> chunk{a.across, b.across};
     const char *one = a.at, *other = b.at;
     chunk.load_left(one + 2 * kBlock), chunk.load_right(other);
     for (;;) {
