@@ -23,7 +23,7 @@ from regard.attention.parts.normalize import Normalizer
 from regard.attention.parts.score_base import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels.autograd.plain import is_plain
-from regard.kernels.local import few_queries, softmax as local_softmax
+from regard.kernels.local import softmax as local_softmax
 
 
 def _check(query: Tensor, lengths: Tensor) -> None:
@@ -119,13 +119,6 @@ class Predictive(nn.Module):
     def _center(self, query: Tensor, lengths: Tensor) -> Tensor:
         """S · sigmoid(vᵀ tanh(W h)). A row of padding that is not finite must not touch the gradient of W and v."""
         if is_plain(query) and query.numel():
-            if few_queries.predicts_few(query, self.hidden, self.vector):
-                weights = self.hidden.weight, self.vector.weight
-                center = (
-                    few_queries.predict_few(query, *weights, lengths) if are_plain_tensors(*weights, lengths) else None
-                )
-                if center is not None:
-                    return center
             hidden = self.hidden(query)
             if local_softmax.predicts(hidden, self.vector):
                 center = local_softmax.predict(hidden, self.vector.weight, lengths)

@@ -1,15 +1,13 @@
-"""Centers that few queries predict without a compiler: the formula's, or left to others; and windows that two share."""
+"""Local attention without a compiler: centers are the formula's, and windows of keys and values are read in place."""
 
 import math
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
 from regard.attention.modules.local import LocalAttention, Predictive
-from regard.kernels.local import few_queries, local
-from regard.kernels.local.few_queries import predict_few, predicts_few
+from regard.kernels.local import local
 
 LENGTHS = torch.tensor([23, 11, 0])
 
@@ -30,46 +28,28 @@ def formula(query, matrix, vector, lengths):
     return lengths[:, None] * torch.sigmoid(torch.tanh(query @ matrix.T) @ vector.squeeze(0))
 
 
+def predicted(query, matrix, vector, lengths):
+    """What the module gives whose W and v these are, without gradients."""
+    made = Predictive(2.0, query.shape[-1], len(matrix)).to(query.dtype)
+    made.load_state_dict({"hidden.weight": matrix, "vector.weight": vector})
+    with torch.no_grad():
+        return made(query, lengths).center
+
+
 @pytest.mark.parametrize("spread", (1e-4, 1.0, 1e5))
 @pytest.mark.parametrize(("queries", "hidden"), ((1, 1), (7, 5), (32, 83)))
 def test_centers_are_the_formula(queries, hidden, spread):
     given = drawn(queries, hidden=hidden, spread=spread)
-    torch.testing.assert_close(predict_few(*given, LENGTHS), formula(*given, LENGTHS))
+    torch.testing.assert_close(predicted(*given, LENGTHS), formula(*given, LENGTHS))
 
 
 def test_centers_of_float32_are_as_exact_as_torchs():
     given = drawn(width=509, hidden=509, dtype=torch.float32)
     query, matrix, vector = given[0], given[1], given[2] / 509**0.5
     exact = formula(query.double(), matrix.double(), vector.double(), LENGTHS)
-    found = predict_few(query, matrix, vector, LENGTHS.int())
+    found = predicted(query, matrix, vector, LENGTHS.int())
     assert found.dtype is torch.float32
     assert (found - exact).abs().max() <= 4 * 23 * torch.finfo(torch.float32).eps
-
-
-@pytest.mark.parametrize("content", (math.nan, math.inf, -math.inf))
-def test_queries_that_are_not_finite_are_left_to_others(content):
-    query, matrix, vector = drawn()
-    query[2, 6, 18] = content
-    assert predict_few(query, matrix, vector, LENGTHS) is None
-
-
-def test_which_queries_and_layers_are_taken():
-    query, layer, after = torch.randn(3, 7, 19), nn.Linear(19, 5, bias=False), nn.Linear(5, 1, bias=False)
-    assert not predicts_few(query, layer, after)  # gradients are wanted
-    with torch.no_grad():
-        assert predicts_few(query, layer, after)
-        assert not predicts_few(query[0], layer, after)
-        assert not predicts_few(query.double(), layer, after)
-        assert not predicts_few(query.half(), layer.half(), after.half())
-        layer, after = layer.float(), after.float()
-        assert not predicts_few(torch.randn(3, few_queries._ROWS // 3 + 1, 19), layer, after)
-        assert not predicts_few(query, nn.Linear(19, 5), after)
-        assert not predicts_few(query, nn.Sequential(layer), after)
-        assert not predicts_few(query, layer, nn.Linear(7, 1, bias=False))
-        assert not predicts_few(query[..., :17], layer, after)
-        with after.register_forward_hook(lambda *_: None):
-            assert not predicts_few(query, layer, after)
-        assert predicts_few(query, layer, after)
 
 
 @pytest.mark.parametrize("inference", (False, True))
