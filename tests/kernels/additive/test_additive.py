@@ -212,8 +212,8 @@ def test_location_aware_with_earlier_weights(loop, queries, previous):
     ours = made(query, made.prepare(key), previous=earlier)
     in_blocks = made.bind(previous=earlier).in_blocks(query, 5) is not None
     assert in_blocks is (loop == "native" or queries > 1)
-    heard = location_features(earlier, (2, queries), made.features.weight, made.feature_weight)
-    sums = (query @ made.query_weight.T).unsqueeze(2) + (key @ made.key_weight.T).unsqueeze(1) + heard
+    located = location_features(earlier, (2, queries), made.features.weight, made.feature_weight)
+    sums = (query @ made.query_weight.T).unsqueeze(2) + (key @ made.key_weight.T).unsqueeze(1) + located
     plain = sums.tanh() @ made.vector
     torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-13)
     inputs = [query, key, *made.parameters()]
