@@ -60,7 +60,9 @@ def test_explain_says_why():
     made, given = attention("scaled_dot, large")
     made.score.register_forward_hook(lambda *_: None)
     explanation = regard.explain(*given, score=made.score)
-    assert explanation.path == "explicit" and any("has hooks" in reason for reason in explanation.reasons)
+    assert explanation.path == "explicit" and all(
+        any("has hooks" in reason for reason in explanation.against[path]) for path in ("native", "fused")
+    )
 
 
 def test_a_record_listens_to_no_score():

@@ -16,12 +16,15 @@ from regard.attention.call.call import (
     checked_dropout,
 )
 from regard.attention.call.refusals import refuse
+from regard.attention.cost.cost import Cost
+from regard.attention.cost.workload import workload_of
 from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.normalize import normalizer as normalizer
 from regard.attention.parts.score import score as score
 from regard.attention.parts.score_base import Prepared, Score
-from regard.attention.paths.cost import Cost, costs
-from regard.attention.paths.run import run
+from regard.attention.paths.choose import against_faster
+from regard.attention.paths.explicit import of_tables
+from regard.attention.run import planned, run
 from regard.errors import ConfigError
 
 __all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
@@ -85,20 +88,23 @@ class Explanation:
 
     Attributes:
         path: its name.
-        reasons: in words.
+        does: what the path does, in words.
+        against: by name, what speaks against each path that would be faster.
         guarded: whether masked-out content is cleaned first.
         cost: what the path takes, where that was asked for.
         explicit: what forming all weights would take instead, likewise.
     """
 
     path: str
-    reasons: tuple[str, ...]
+    does: str
+    against: dict[str, tuple[str, ...]]
     guarded: bool
     cost: Cost | None = None
     explicit: Cost | None = None
 
     def __str__(self) -> str:
-        lines = [f"path: {self.path}", *(f"  because {reason}" for reason in self.reasons)]
+        lines = [f"path: {self.path}: {self.does}"]
+        lines += [f"  not {name}: {'; '.join(reasons)}" for name, reasons in self.against.items()]
         if self.guarded:
             lines.append("  masked-out content is cleaned first: it is not finite, or its numbers cannot be read")
         if self.cost is not None:
@@ -131,10 +137,9 @@ def explain(
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
     refuse(call)
-    choice, guarded, *_ = call.choose()
-    if not cost:
-        return Explanation(choice.path, choice.reasons, guarded)
-    return Explanation(choice.path, choice.reasons, guarded, *costs(call, choice.path))
+    path, call, guarded = planned(call)
+    costs = (path.cost(call), of_tables(workload_of(call))) if cost else (None, None)
+    return Explanation(path.name, path.does_with(call), against_faster(call, path), guarded, *costs)
 
 
 class Attention(nn.Module):

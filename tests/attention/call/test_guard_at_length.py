@@ -7,7 +7,7 @@ import regard
 from regard import masks
 from regard.attention.call import guard
 from regard.attention.parts.mask_kinds import Sizes
-from regard.attention.paths import run as running
+from regard.attention.paths.explicit import Explicit
 from regard.kernels.dot import dot
 from tests.native import needs_compiler
 
@@ -308,8 +308,8 @@ def test_explained_is_what_happens_to_what_is_large_or_blind(name, statistics, m
     torch.manual_seed(0)
     inputs, mask = make()
     explanation = regard.explain(*inputs, score=score, mask=mask)
-    taken, explicit = [], running._explicit
-    monkeypatch.setattr(running, "_explicit", lambda *given: taken.append("explicit") or explicit(*given))
+    taken, explicit = [], Explicit.run
+    monkeypatch.setattr(Explicit, "run", lambda *given: taken.append("explicit") or explicit(*given))
     attended = regard.attend(*inputs, score=score, mask=mask, statistics=statistics)
     assert explanation.path == ("explicit" if taken else "native") and explanation.guarded is bool(taken)
     assert path in (None, explanation.path)

@@ -3,14 +3,16 @@ import torch
 from torch.autograd.functional import hessian, jacobian
 
 from regard.attention.attend import attend
-from regard.attention.modules import local_window
+from regard.attention.call import guard
 from regard.attention.modules.local import LocalAttention, Monotonic, Predictive
 from regard.attention.parts import masks
 from regard.attention.parts.normalize import Softmax
 from regard.attention.parts.score import score
+from regard.attention.paths import local
 from regard.errors import ConfigError, MaskError, ShapeError
 from regard.kernels.fallback import query_chunks
 from tests.batched import batches_are_singles
+from tests.paths import without
 from tests.rounding import likely
 
 QUERY, KEY = 5, 7
@@ -234,11 +236,10 @@ def test_pointer_dropout_and_errors():
 # --- the windows alone ----------------------------------------------------------------------------------------------
 
 
-def both(monkeypatch, run):
+def both(run):
     """What a call gives by the windows alone, and under the mask of all keys."""
     ours = run()
-    with monkeypatch.context() as patch:
-        patch.setattr(local_window, "against", lambda *_: "for comparison")
+    with without("local"):
         return ours, run()
 
 
@@ -262,7 +263,7 @@ def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name)
         for shape in ((3, 7, QUERY), (3, 37, QUERY), (3, 37, 2), (7, 37))
     )
     attention = LocalAttention(score(name, **LOCAL_SCORES[name]), 2.5, kind, QUERY).double()
-    monkeypatch.setattr(local_window, "_COPIES", 1.0)
+    monkeypatch.setattr(local, "_COPIES", 1.0)
     given = {"lengths": torch.tensor([37, 11, 2]), "bias": bias}
     assert attention.explain(query, key, value, **given).path == "local"
     if name == "additive":
@@ -275,7 +276,7 @@ def test_the_windows_alone_give_the_numbers_of_all_keys(monkeypatch, kind, name)
         slopes = torch.autograd.grad(loss, [query, key, value, bias, *attention.parameters()], allow_unused=True)
         return [attended.context, attended.weights, attended.log_weights, *slopes]
 
-    for ours, theirs in zip(*both(monkeypatch, run), strict=True):
+    for ours, theirs in zip(*both(run), strict=True):
         if theirs is not None:
             torch.testing.assert_close(torch.zeros_like(theirs) if ours is None else ours, theirs)
 
@@ -285,7 +286,7 @@ def test_any_normalizer_is_over_the_window(monkeypatch, normalizer):
     torch.manual_seed(0)
     query, key = torch.randn(2, 7, 3).double(), torch.randn(2, 31, 3).double()
     attention = LocalAttention("dot", 2, "predictive", 3, normalizer=normalizer).double()
-    attended = both(monkeypatch, lambda: attention(query, key, key, lengths=torch.tensor([31, 17])))
+    attended = both(lambda: attention(query, key, key, lengths=torch.tensor([31, 17])))
     torch.testing.assert_close(attended[0].context, attended[1].context)
     torch.testing.assert_close(attended[0].weights, attended[1].weights)
     torch.testing.assert_close(attended[0].log_weights, attended[1].log_weights)
@@ -307,14 +308,14 @@ def test_a_draw_has_its_probability_and_a_pointer_its_weights():
 @pytest.mark.parametrize("content", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, named, content):
     """Position 9 of 37, in key or value: queries 7 to 11 see it under local-m with radius 2."""
-    monkeypatch.setattr(local_window, "_COPIES", 1.0)
+    monkeypatch.setattr(local, "_COPIES", 1.0)
     torch.manual_seed(0)
     attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
     for nonfinite in (0, 1):
         query, *each = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
         clean = attention(query, *each, lengths=torch.tensor([37])).context
         each[nonfinite][0, 9, 1] = content
-        ours, theirs = both(monkeypatch, lambda: attention(query, *each, lengths=torch.tensor([37])))  # noqa: B023
+        ours, theirs = both(lambda: attention(query, *each, lengths=torch.tensor([37])))  # noqa: B023
         torch.testing.assert_close(ours.context, theirs.context, equal_nan=True)
         assert torch.isnan(ours.context[0, 7:12]).all()
         others = [*range(7), *range(12, 29)]
@@ -325,13 +326,13 @@ def test_what_is_seen_and_not_finite_stays_so_and_touches_no_other(monkeypatch, 
 @pytest.mark.parametrize("content", [torch.nan, torch.inf])
 def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, named, content):
     """Of cosine too, to which it has no direction, as a query of zeros has none."""
-    monkeypatch.setattr(local_window, "_COPIES", 1.0)
+    monkeypatch.setattr(local, "_COPIES", 1.0)
     torch.manual_seed(0)
     attention = LocalAttention(score(named, **LOCAL_SCORES[named]), 2)
     query, key, value = torch.randn(1, 29, QUERY), torch.randn(1, 37, QUERY), torch.randn(1, 37, 2)
     clean = attention(query, key, value, lengths=torch.tensor([37])).context
     query[0, 9, 1] = content
-    ours, theirs = both(monkeypatch, lambda: attention(query, key, value, lengths=torch.tensor([37])))
+    ours, theirs = both(lambda: attention(query, key, value, lengths=torch.tensor([37])))
     torch.testing.assert_close(ours.context, theirs.context, equal_nan=True)
     assert torch.isnan(ours.context[0, 9]).all()
     others = [*range(9), *range(10, 29)]
@@ -340,7 +341,7 @@ def test_a_query_that_is_not_finite_reads_nan_and_touches_no_other(monkeypatch, 
 
 def test_a_huge_key_outside_all_windows_is_not_even_read(monkeypatch):
     """The guard of all keys would look; nothing of the windows' path may, for that would cost as much as scoring."""
-    monkeypatch.setattr("regard.attention.modules.local.attend", None)
+    monkeypatch.setattr(guard, "is_safe", None)
     attention = LocalAttention("dot", 2)
     key = torch.randn(1, 37, QUERY)
     key[:, 20:] = torch.nan
@@ -353,14 +354,14 @@ def test_which_calls_score_all_keys_and_why():
     location_aware = score("location_aware", query_dim=5, key_dim=5, hidden_dim=3)
     attention = LocalAttention(location_aware, 2)
     explanation = attention.explain(query, key, key, lengths=lengths, previous=torch.rand(2, 11))
-    assert explanation.path in ("explicit", "additive")
-    assert "beyond the window" in explanation.reasons[0]
+    assert explanation.path == "explicit"
+    assert "beyond the window" in explanation.against["local"][0]
     assert LocalAttention("dot", 2).explain(query, key, key, lengths=lengths).path == "local"
     additive = LocalAttention(score("additive", query_dim=5, key_dim=5, hidden_dim=3), 2)
     for queries, keys, path in ((1, 21, "local"), (1, 20, "explicit"), (3, 28, "local"), (3, 27, "explicit")):
         given = torch.randn(2, queries, 5), torch.randn(2, keys, 5)
         explanation = additive.explain(*given, given[1], lengths=torch.tensor([keys, 7]))
-        assert explanation.path == path and ("copy of the window" in explanation.reasons[0]) == (path != "local")
+        assert explanation.path == path and ("copy of the window" in str(explanation)) == (path != "local")
     with pytest.raises(MaskError, match="between 0 and the 11 keys"):
         LocalAttention("dot", 2)(query, key, key, lengths=torch.tensor([12, 7]))
     with pytest.raises(ShapeError, match="width"):

@@ -87,7 +87,7 @@ def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
     if mask is None:
         return _WHOLE
     placed: list[Causal | Window] = []
-    lengths: list[_Lengths | _RaggedLengths] = []
+    lengths: list[Lengths | _RaggedLengths] = []
     rest: list[Mask] = []
     for conjunct in conjuncts(mask):
         part = _of_padding(conjunct, sizes) if isinstance(conjunct, _OF_LENGTHS) else conjunct
@@ -171,6 +171,12 @@ def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
 _NO_MASK = MaskSummary(False, None, False, None, None, None, None)
 
 
+def drawn_already(keep: Tensor) -> tuple[Mask, MaskSummary]:
+    """A mask as it was drawn for a call, `(batch or 1, [heads or 1,] queries or 1, keys)`, and its summary."""
+    mask = _Drawn(keep if keep.ndim == 4 else keep.unsqueeze(1))
+    return mask, _NO_MASK._replace(rest=mask, beside_causal=mask, mask=mask)
+
+
 def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:
     """The same masks as simpler ones, without those that mask nothing out."""
     if sizes.queries == 1:
@@ -184,7 +190,17 @@ def _is_of_the_past(part: Mask) -> bool:
     return isinstance(part, Causal) and part.anchor == "end"
 
 
-class _Lengths(Padding):
+class _Drawn(Mask):
+    """A mask that was drawn for the call and is nobody else's."""
+
+    def __init__(self, drawn: Tensor) -> None:
+        self.drawn = drawn
+
+    def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        return self.drawn
+
+
+class Lengths(Padding):
     """Padding whose lengths were read: real keys come first. The caller's may change before the weights are made."""
 
     def __init__(self, known: tuple[int, ...]) -> None:
@@ -192,6 +208,7 @@ class _Lengths(Padding):
         self.known = known
 
     def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        """See `Mask.draw`."""
         return _drawn(self.known, sizes.keys, device)
 
 
@@ -224,7 +241,7 @@ def _table(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
 _cached_table = functools.lru_cache(maxsize=16)(_table)
 
 
-_READ = (_Lengths, _RaggedLengths)
+_READ = (Lengths, _RaggedLengths)
 
 
 def _read(part: Mask, sizes: Sizes, large: bool) -> Mask | None:
@@ -275,7 +292,7 @@ def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
     if low < 0 or max(known) > sizes.keys:
         return part  # drawing it says what is wrong
     if isinstance(part, Padding):
-        return None if low == sizes.keys else _Lengths(tuple(known))
+        return None if low == sizes.keys else Lengths(tuple(known))
     if sizes.queries != sizes.keys:
         return part  # likewise
     return None if low == sizes.keys else _RaggedLengths(tuple(known))

@@ -12,7 +12,7 @@ from regard.attention.call.call import Call
 from regard.attention.call.checks import check_sides
 from regard.attention.modules.linear import FEATURE_MAPS, Linear
 from regard.attention.parts.functional import check_heads, check_positions, check_previous, check_width, per_query
-from regard.attention.parts.normalize import normalizers
+from regard.attention.parts.normalize import Sum, normalizers
 from regard.attention.parts.relative import Shaw
 from regard.attention.parts.score import (
     Additive,
@@ -43,7 +43,8 @@ def refuse(call: Call) -> None:
     _check_mask(call)
     score, now = (call.score.score, call.score.now) if isinstance(call.score, Bound) else (call.score, {})
     _check_score(score, call.query, call.key, call.prepared, now)
-    if not call.is_linear() and type(call.normalizer) in [normalizers.maker(name) for name in normalizers]:
+    summed = type(score) is Linear and type(call.normalizer) is Sum
+    if not summed and type(call.normalizer) in [normalizers.maker(name) for name in normalizers]:
         per_query(call.normalizer.temperature, call.query, "temperature")
 
 

@@ -13,13 +13,10 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended, Attention, Explanation, attend, explain
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
-from regard.attention.call.checks import are_plain_tensors
 from regard.attention.call.guard import finite_rows
-from regard.attention.modules import local_window
-from regard.attention.modules.local_window import Focus
+from regard.attention.parts.focus import Focus
 from regard.attention.parts.functional import wide
-from regard.attention.parts.mask_kinds import MaskLike
-from regard.attention.parts.normalize import Normalizer
+from regard.attention.parts.mask_kinds import Mask, MaskLike
 from regard.attention.parts.score_base import Bound, Prepared, Score
 from regard.errors import ConfigError, ShapeError, quoted
 from regard.kernels.autograd.plain import is_plain
@@ -205,15 +202,15 @@ class LocalAttention(nn.Module):
             **now: bound to the score for this call, e.g. `previous=weights`.
         """
         focus: Focus = self.focus(query, lengths, positions)
-        return attend_around(
+        return attend(
             query,
             key,
             value,
-            focus=focus,
             score=self._score(now),
             normalizer=self.normalizer,
-            mask=mask,
+            mask=_masked(focus, mask),
             bias=bias,
+            refocus=focus.refocus,
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
@@ -230,28 +227,19 @@ class LocalAttention(nn.Module):
         bias: Float[Tensor, "..."] | None = None,
         **now: object,
     ) -> Explanation:
-        """Which path a call with these arguments takes, and why: "local" is over the windows alone.
-
-        A call in which something visible is not finite leaves that path once it has met it, for that of `attend`.
-        """
+        """Which path a call with these arguments takes, and why: "local" is over the windows alone."""
         focus: Focus = self.focus(query, lengths, positions)
-        found = explain(
+        return explain(
             query,
             key,
             value,
             score=self._score(now),
             normalizer=self.normalizer,
-            mask=focus.mask if mask is None else focus.mask & mask,
+            mask=_masked(focus, mask),
             bias=bias,
             refocus=focus.refocus,
             dropout=self.dropout if self.training else 0.0,
         )
-        reason = local_window.against(query, key, value, self._score(now), self.focus.radius, lengths)
-        if reason is None:
-            return Explanation(
-                "local", ("the windows are small beside all keys: only their keys are scored and read",), False
-            )
-        return Explanation(found.path, (f"all keys are scored and read: {reason}", *found.reasons), found.guarded)
 
     def _score(self, now: dict[str, object]) -> Score | Bound:
         made: Score | Bound = self.score.bind(**now) if now else self.score
@@ -290,76 +278,21 @@ class FocusedAttention(Attention):
             weights: make the weights at once.
             **now: bound to the score for this call, e.g. `previous=weights`.
         """
-        return attend_around(
+        return attend(
             query,
             key,
             value,
-            focus=focus,
             score=self.score.bind(**now) if now else self.score,
             normalizer=self.normalizer,
+            mask=focus.mask,
+            refocus=focus.refocus,
             dropout=self.dropout if self.training else 0.0,
             weights=weights,
         )
 
 
-def attend_around(
-    query: Float[Tensor, "batch queries query_dim"],
-    key: Float[Tensor, "batch keys key_dim"] | Prepared,
-    value: Float[Tensor, "batch keys value_dim"] | None,
-    *,
-    focus: Focus,
-    score: Score | Bound,
-    normalizer: Normalizer,
-    mask: MaskLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
-    dropout: float = 0.0,
-    weights: bool = False,
-) -> Attended:
-    """Attend within windows, over their keys alone where `local_window.against` has nothing against it.
-
-    Args:
-        query: `(batch, queries, query_dim)`.
-        key: `(batch, keys, key_dim)`, or what the score prepared.
-        value: `(batch, keys, value_dim)`, or None.
-        focus: each query's center and window.
-        score: compares them.
-        normalizer: over the window.
-        mask: a further one.
-        bias: added to the scores.
-        dropout: on the weights.
-        weights: make the weights at once.
-    """
-    alone = local_window.against(query, key, value, score, focus.radius, focus.lengths) is None
-    # Centers of another shape, or on another device, are refused by the mask that is made of them.
-    if alone and focus.center.is_cpu and are_plain_tensors(focus.center) and focus.center.shape == query.shape[:2]:
-        assert isinstance(score, Score)
-        attended = local_window.attend_in_window(
-            query,
-            key,
-            value,
-            focus=focus,
-            score=score,
-            normalizer=normalizer,
-            mask=mask,
-            bias=bias,
-            dropout=dropout,
-        )
-        if attended is not None:
-            if weights:
-                _ = attended.weights, attended.log_weights  # made on access, and kept
-            return attended
-    return attend(
-        query,
-        key,
-        value,
-        score=score,
-        normalizer=normalizer,
-        mask=focus.mask if mask is None else focus.mask & mask,
-        bias=bias,
-        refocus=focus.refocus,
-        dropout=dropout,
-        weights=weights,
-    )
+def _masked(focus: Focus, mask: MaskLike | None) -> Mask:
+    return focus.mask if mask is None else focus.mask & mask
 
 
 def _focus(kind: str, radius: float, query_dim: int | None) -> Monotonic | Predictive:

@@ -85,7 +85,7 @@ def sharpen(exponent: float | Tensor) -> Refocus:
     return apply
 
 
-def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
+def gaussian_window(center: Tensor, sigma: float | Tensor) -> "GaussianWindow":
     """`w(s) · exp(−(s − p)² / 2σ²)`, not renormalised (Luong 2015, eq. 10).
 
     Args:
@@ -104,14 +104,28 @@ def gaussian_window(center: Tensor, sigma: float | Tensor) -> Refocus:
             f"the center is a tensor, (batch, queries) or (batch, heads, queries); it was {quoted(center)}"
         )
 
-    def apply(weights: Weights) -> Weights:
+    return GaussianWindow(center, sigma)
+
+
+class GaussianWindow:
+    """What `gaussian_window` gives: a path that knows windows can tell it from other steps.
+
+    Args:
+        center: p.
+        sigma: σ.
+    """
+
+    def __init__(self, center: Tensor, sigma: float | Tensor) -> None:
+        self.center, self.sigma = center, sigma
+
+    def __call__(self, weights: Weights) -> Weights:
+        """Weights times the Gaussian of each key's distance from the center."""
+        center = self.center
         real = wide(center) if center.is_floating_point() else center.to(weights.dtype)
         middle = _rows(real.unsqueeze(-1), weights, 1, "the center")
-        width = per_query(sigma, weights, "sigma")
+        width = per_query(self.sigma, weights, "sigma")
         distance = torch.arange(weights.shape[-1], device=weights.device, dtype=middle.dtype) - middle
         return weights * torch.exp(-(distance**2) / (2 * width**2))
-
-    return apply
 
 
 def _rows(rows: Tensor, weights: Tensor, width: int, what: str) -> Tensor:

@@ -1,11 +1,9 @@
-"""Local attention over the keys of its windows alone: the others are neither scored nor normalised nor read.
+"""Attention over the keys of each query's own window alone: the others are neither scored nor normalised nor read.
 
-The numbers are those of `attend` under the window's mask, and so is the order of what is done: score, bias, normalize,
-refocus, read. Only plain calls on a CPU come here, and one in which something visible is not finite is left to
-`attend`, which keeps such content where it belongs.
+What is done is the formula in its order: score, bias, normalize, refocus, read. A call in which something visible is
+not finite gets None, for paths that keep such content where it belongs.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,47 +12,21 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.attended import Attended, Source
-from regard.attention.call.checks import are_plain_tensors, checked_bias, checked_sizes
+from regard.attention.call.call import Call
+from regard.attention.call.checks import are_plain_tensors
+from regard.attention.call.formula import ready
+from regard.attention.parts.focus import Focus
 from regard.attention.parts.functional import check_width, wide
-from regard.attention.parts.mask_kinds import Mask, MaskLike, Sizes, as_mask
-from regard.attention.parts.masks import around, padding
+from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.normalize import Normalizer, is_softmax
 from regard.attention.parts.refocus import gaussian_window
-from regard.attention.parts.score import Additive, Dot, General, Location, LocationAware, ScaledDot
-from regard.attention.parts.score_base import Bound, DotProduct, Prepared, Score
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified
-from regard.kernels.autograd.plain import is_plain, is_plain_tensor
+from regard.attention.parts.score import Dot, General, Location, ScaledDot
+from regard.attention.parts.score_base import DotProduct, Prepared, Score
 from regard.kernels.fallback import query_chunks
 from regard.kernels.local import local, softmax as local_softmax
 
-_FARTHEST = 2**18
+FARTHEST = 2**18
 """Up to so many keys a center in float32 is exact to a small part of a position."""
-
-
-class Focus(NamedTuple):
-    """The centers and windows of one call's queries.
-
-    Attributes:
-        center: p, `(batch, queries)`, in key positions from 0.
-        radius: D, in positions.
-        sigma: the standard deviation of the Gaussian at p that follows the normalizer; 0 for none.
-        lengths: the number of real keys of each item; they come first.
-    """
-
-    center: Tensor
-    radius: float
-    sigma: float
-    lengths: Tensor
-
-    @property
-    def mask(self) -> Mask:
-        """The keys no further than the radius from p, without those beyond the item's length."""
-        return around(self.center, self.radius) & padding(self.lengths)
-
-    @property
-    def refocus(self) -> tuple[Callable[[Tensor], Tensor], ...]:
-        """What follows the normalizer."""
-        return (gaussian_window(self.center, self.sigma),) if self.sigma > 0 else ()
 
 
 class WindowKeys(NamedTuple):
@@ -83,116 +55,49 @@ class WindowKeys(NamedTuple):
         return whole.scatter(-1, self.keys, window)
 
 
-def against(
-    query: Tensor, key: Tensor | Prepared, value: Tensor | None, score: Score | Bound, radius: float, lengths: Tensor
-) -> str | None:
-    """Why a call is not made over its windows alone, in words; None where it is."""
-    plain = key.key if isinstance(key, Prepared) else key
-    if query.ndim != 3 or plain.ndim != 3:
-        return "the query has heads"
-    three = [one for one in (query, plain, value) if one is not None]
-    if not is_plain(query) or any(not one.is_cpu or not is_plain_tensor(one) for one in three):
-        return "windows alone are for plain calls on a CPU"
-    if 0 in query.shape or 0 in plain.shape or len({one.dtype for one in three}) > 1:
-        return "an axis has size 0, or types differ"
-    if not isinstance(score, DotProduct | Location | Additive):
-        return "the score may use keys beyond the window"
-    if not isinstance(score, Location) and not is_unmodified(score, DotProduct, Additive, LocationAware):
-        return "the score has a `forward` of its own, which may use keys beyond the window: it is called with all keys"
-    keys = plain.shape[1]
-    if is_hooked(score):
-        return "the score has hooks: it is called once, with all keys"
-    ready = key.projected if isinstance(key, Prepared) else None
-    if not are_plain_tensors(ready, lengths, *(score.parameters() if score._modules else score._parameters.values())):
-        return "windows alone are for plain calls on a CPU"
-    if isinstance(key, Prepared) and key.projected.shape[:2] != plain.shape[:2]:
-        return "the keys were prepared in another way"
-    if keys > _FARTHEST:
-        return f"centers are not exact enough for {keys} keys"
-    if lengths.device.type != "cpu" or tuple(lengths.shape) != query.shape[:1] or not _fit(lengths, keys):
-        return "the lengths do not fit"
-    if isinstance(score, Additive) and not _is_worth_copies(query.shape[1], _size(radius, keys), keys):
-        return "additive scores of all keys take less time than a copy of the window for each query"
-    return None
-
-
-def _is_worth_copies(queries: int, window: int, keys: int) -> bool:
-    """Whether additive scores of windows that are copied side by side are faster than those of all keys, as measured.
-
-    All keys' exponentials serve all queries, those of a copy its query alone.
-    """
-    return keys >= window * min(_COPIES, 2.5 + queries / 2)
-
-
-_COPIES = 20.0  # so many times the keys of a window cost no more than a copy of it
-
-
-def _fit(lengths: Tensor, keys: int) -> bool:
-    least, most = lengths.aminmax()
-    return least.item() >= 0 and most.item() <= keys
-
-
-def _size(radius: float, keys: int) -> int:
+def window_size(radius: float, keys: int) -> int:
     """At most ⌊2D⌋ + 1 keys are within D of a place; and one more on each side, whatever is rounded."""
     return int(min(2 * radius + 3, keys))
 
 
-def window_keys(focus: Focus, keys: int, mask: MaskLike | None = None) -> WindowKeys:
-    """The windows as `focus.mask & mask` has them."""
+def window_keys(focus: Focus, keys: int, mask: Tensor | None = None) -> WindowKeys:
+    """The windows as `focus.mask` has them, with a further mask as it was drawn, `(batch or 1, queries or 1, keys)`."""
     center = focus.center.detach()
     center = center.to(torch.float64 if center.dtype == torch.float64 else torch.float32)
     number = torch.finfo(center.dtype)
     reach = focus.radius + 8 * number.eps * center.abs().clamp(1.0, number.max)
-    window = _size(focus.radius, keys)
+    window = window_size(focus.radius, keys)
     first = (center - reach).floor().nan_to_num(0.0).clamp(0, keys - window).long()
     at = first.unsqueeze(-1) + torch.arange(window, device=first.device)
     keep = (at.to(center.dtype) - center.unsqueeze(-1)).abs() <= reach.unsqueeze(-1)
     found = WindowKeys(first, keep & (at < focus.lengths[:, None, None]))
     if mask is None:
         return found
-    drawn = as_mask(mask).draw(Sizes(center.shape[0], 1, center.shape[1], keys), center.device).squeeze(1)
-    return WindowKeys(first, found.keep & found.of(drawn, keys))
+    return WindowKeys(first, found.keep & found.of(mask, keys))
 
 
-def attend_in_window(
-    query: Tensor,
-    key: Tensor | Prepared,
-    value: Tensor | None,
-    *,
-    focus: Focus,
-    score: Score,
-    normalizer: Normalizer,
-    mask: MaskLike | None,
-    bias: Tensor | None,
-    dropout: float,
-) -> Attended | None:
-    """`attend` under the focus's mask; None where an attended key or value is not finite.
+def attend_in_window(call: Call, focus: Focus, mask: Mask | None) -> Attended | None:
+    """A call whose queries attend within windows; None where an attended key or value is not finite.
 
     Args:
-        query: (batch, queries, query_dim).
-        key: (batch, keys, key_dim), or what the score prepared.
-        value: (batch, keys, value_dim), or None.
+        call: one that the path "local" takes.
         focus: the center and window of each query.
-        score: one that `against` lets pass.
-        normalizer: over the window.
         mask: a further one.
-        bias: added to the scores, as `attend` takes it.
-        dropout: on the weights.
     """
-    ready = key if isinstance(key, Prepared) else score.prepare(key)
-    sizes = checked_sizes(query, ready.key, value)
-    bias = checked_bias(bias, sizes, query)
+    query, value, bias, sizes, normalizer = call.query, call.value, call.bias, call.sizes, call.normalizer
+    prepared, score, dropout = ready(call), call.score, call.dropout
+    assert isinstance(score, Score)
     if (
         (mask is None and bias is None and dropout == 0 and value is not None)
         and isinstance(score, DotProduct)
         and is_softmax(normalizer)
-        and local_softmax.serves(query, ready.projected, value, focus.center)
+        and local_softmax.serves(query, prepared.projected, value, focus.center)
     ):
-        return _softmax_in_window(query, ready, value, focus, score, normalizer)
-    found = window_keys(focus, sizes.keys, mask)
+        return _softmax_in_window(query, prepared, value, focus, score, normalizer)
+    found = window_keys(focus, sizes.keys, call.drawn(mask))
     if not are_plain_tensors(found.first, found.keep, bias):  # a mask or a bias may be of any class
         return None
-    scores, finite = _scores(query, ready, score, found)
+    scores, finite = _scores(query, prepared, score, found)
     if bias is not None:
         scores = scores + wide(found.of(bias, sizes.keys))
     normalized = normalizer(scores, found.keep)
@@ -206,7 +111,7 @@ def attend_in_window(
         read = F.dropout(weights, dropout) if dropout > 0 else weights
         context = local.mix(read, value, found.first)
         # Rows that are keys as well were met among the scores.
-        finite = finite + (weights if value is ready.key else context).detach().sum()
+        finite = finite + (weights if value is prepared.key else context).detach().sum()
         context = context.to(query.dtype)
     else:
         finite = finite + weights.detach().sum()
@@ -229,7 +134,7 @@ def _softmax_in_window(
     left, right, factor = score.dot_form(query, ready)
     check_width("key", right, left.shape[-1])
     keys = right.shape[1]
-    window = local_softmax.Window(focus.radius, _size(focus.radius, keys), focus.sigma, factor)
+    window = local_softmax.Window(focus.radius, window_size(focus.radius, keys), focus.sigma, factor)
     attended = local_softmax.window_attention(left, right, value, focus.center, focus.lengths, window)
     # What is no linear map of the query may not show that it is not finite.
     if attended is None or (type(score) not in _LINEAR and not bool(torch.isfinite(query.detach().sum()))):

@@ -1,7 +1,7 @@
 """The main paths ask of torch what is written down in `counts.json`: so many products, large allocations and copies.
 
 A test without a clock: what grows unnoticed (a copy of the keys, a table of queries × keys) is seen. After a change
-that is meant, `python -m tests.attention.paths.test_run_counts --record` writes the numbers down anew, of the paths
+that is meant, `python -m tests.attention.test_run_counts --record` writes the numbers down anew, of the paths
 that this machine can take; the difference belongs into the change.
 """
 
@@ -70,7 +70,7 @@ def counts() -> dict[str, dict]:
 
 def counted(way: str) -> dict[str, dict]:
     """`counts` in a Python of its own, where loops are switched on or off."""
-    code = "import json, tests.attention.paths.test_run_counts as here; print(json.dumps(here.counts()))"
+    code = "import json, tests.attention.test_run_counts as here; print(json.dumps(here.counts()))"
     environment = plain_environment(REGARD_COMPILE=WAYS[way])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_products_allocations_and_copies_are_those_written_down(way):
     for name, now in real.items():
         assert now == recorded["ways"][way][name], (
             f"{name}, {way}: written down with torch {recorded['torch']}, counted with {torch.__version__}. If the "
-            "difference is meant: python -m tests.attention.paths.test_run_counts --record"
+            "difference is meant: python -m tests.attention.test_run_counts --record"
         )
 
 
@@ -138,5 +138,5 @@ def record() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["--record"]:
-        sys.exit("python -m tests.attention.paths.test_run_counts --record")
+        sys.exit("python -m tests.attention.test_run_counts --record")
     record()

@@ -48,6 +48,10 @@ def calls(large):
     yield "linear", made(same, score="linear", normalizer="sum")
     yield "linear, causal", made(same, score="linear", normalizer="sum", mask=masks.causal())
     yield "additive", made(few, score=additive)
+    if large:
+        yield "additive, many weights", made([(1, 2053, 64)] * 3, score=additive)
+    near = [(2, 2048, 64)] * 3 if large else [(2, 211, 17), (2, 199, 17), (2, 199, 11)]
+    yield "local", made(near, mask=masks.around(torch.rand(near[0][:2]) * 150, 50 if large else 5))
     yield "additive, refocused", made(pairs, score=additive, refocus=own)
 
 

@@ -251,9 +251,9 @@ def in_parts(request, monkeypatch):
         monkeypatch.setattr(additive_attend, "serves", lambda *_: False)
 
 
-def words():
-    like = torch.zeros(1).double()
-    return "as they are made" if additive_attend.serves(like, 2**30, 1, 1) else "some queries at a time"
+def many_pairs():
+    """The path of so many pairs that their weights are not formed at once."""
+    return "additive" if additive_attend.serves(torch.zeros(1).double(), 2**30, 1, 1) else "chunked"
 
 
 @pytest.mark.parametrize("bias", ("none", "fixed", "learned"))
@@ -261,14 +261,16 @@ def words():
 def test_additive_in_parts(in_parts, mask, bias):
     sizes = Sizes(2, 2, 1, 13, 13)
     score = additive_score(7)
-    assert_same_as_the_reference("additive", sizes, mask, bias, name="additive", score=score, reason=words())
+    assert_same_as_the_reference(many_pairs(), sizes, mask, bias, name="additive", score=score)
 
 
 @pytest.mark.parametrize("bias", ("none", "fixed", "learned"))
 @pytest.mark.parametrize("mask", (causal, drawn))
 def test_additive_scores_made_at_once(mask, bias):
     score = additive_score()
-    assert_same_as_the_reference("additive", SMALL, mask, bias, name="additive", score=score, asked=2)
+    assert_same_as_the_reference(
+        "explicit", SMALL, mask, bias, name="additive", score=score, reason="for each pair", asked=2
+    )
 
 
 @pytest.mark.parametrize("loops", (True, False))
@@ -278,7 +280,7 @@ def test_additive_of_four_million_pairs(monkeypatch, loops):
     sizes = Sizes(1, 1, 1, 32_779, 131)
     score = additive_score(3)
     assert_same_as_the_reference(
-        "additive", sizes, no_mask, "fixed", name="additive", score=score, reason=words(), asked=2, looked=False
+        many_pairs(), sizes, no_mask, "fixed", name="additive", score=score, asked=2, looked=False
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.attended import Counted, check_unchanged, counted
-from regard.attention.call import guard as guarding
+from regard.attention.call import guard
 from regard.attention.call.call import Call
 from regard.attention.statistics import Statistics, statistics_of
 from regard.kernels.fallback import query_chunks
@@ -25,26 +25,32 @@ def recompute(
     call: Call,
     scores: Callable[[slice], Tensor],
     drawn_mask: Callable[[], Tensor | None],
-    nonfinite: Tensor | None,
     *made_from: Tensor,
     observed: Callable[[int], Statistics] | None = None,
 ) -> "Recompute":
-    """How to make the weights after a path that did not form them, and their statistics where a path has its own."""
+    """How to make the weights after a path that did not form them.
+
+    Args:
+        call: it was.
+        scores: those of some queries against all keys.
+        drawn_mask: the mask as it was.
+        *made_from: the tensors that the weights are made from, beside the bias.
+        observed: the statistics of the weights, where a path has its own.
+    """
     # A graph takes no recipes along.
-    return Recompute(
-        call, scores, drawn_mask, nonfinite, observed, [] if call.traced else counted(*made_from, call.bias)
-    )
+    counts = [] if call.traced else counted(*made_from, call.bias)
+    return Recompute(call, scores, drawn_mask, observed, counts)
 
 
 class Recompute(NamedTuple):
-    """The weights made again, with their scores and mask."""
+    """The weights made again, with their scores and mask; those of the queries in `nonfinite` are NaN."""
 
     call: Call
     scores: Callable[[slice], Tensor]
     drawn_mask: Callable[[], Tensor | None]
-    nonfinite: Tensor | None
     observed: Callable[[int], Statistics] | None
     counts: Counted
+    nonfinite: Tensor | None = None
 
     def check(self) -> None:
         """Raise an error where what the weights are made from was changed since the call."""
@@ -70,4 +76,4 @@ class Recompute(NamedTuple):
     def _made(self, make: Callable[[Tensor, Tensor | None], Tensor], part: slice) -> Tensor:
         keep = query_chunks.chunk_of(self.drawn_mask(), part)
         nonfinite = None if self.nonfinite is None else self.nonfinite[..., part]
-        return cast(self.call.query.dtype, guarding.propagate_nan(make(self.scores(part), keep), nonfinite, keep))
+        return cast(self.call.query.dtype, guard.propagate_nan(make(self.scores(part), keep), nonfinite, keep))
