@@ -5,16 +5,23 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from regard.attention.call import mask_summary
-from regard.attention.paths import blocked, choose, local
-from regard.kernels.additive import attend as additive_attend
+from regard.attention.paths import blocked, choose, local, windowed
+from regard.attention.paths.blocked import Blocked
+from regard.attention.paths.native import Native
+from regard.attention.paths.ragged import Ragged
+from regard.attention.paths.windowed import Windowed
+from regard.kernels.additive import additive, attend as additive_attend
 from regard.kernels.dot import dot
 from regard.kernels.fallback import query_chunks
 
 LOWERED = (
+    *((path, {"least": 0}) for path in (Native, Blocked, Ragged, Windowed)),
+    (blocked, {"LARGE": 0}),
+    (windowed, {"_SPARE": -4}),
     (dot, {"_SIDE": 1, "_SIDE_DROPPED": 1, "_PAIRS": 1}),
+    (additive, {"_LEAST": 1, "_LEAST_COMPILED": 1}),
     (additive_attend, {"LEAST": 1}),
     (query_chunks, {"MANY": 1, "PART": 29}),
-    (blocked, {"LARGE": 1}),
     (local, {"_COPIES": 1.0}),
     (mask_summary, {"_LARGE": 1}),
 )

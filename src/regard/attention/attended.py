@@ -146,10 +146,11 @@ Counted = list[tuple[Tensor, int]]
 
 def counted(*tensors: Tensor | None) -> Counted:
     """Tensors and how often each was changed until now; those of inference mode do not count their changes."""
-    try:
-        return [(tensor, tensor._version) for tensor in tensors if tensor is not None]
-    except RuntimeError:  # one of inference mode
-        return [(tensor, tensor._version) for tensor in tensors if tensor is not None and not tensor.is_inference()]
+    counts: Counted = []
+    for tensor in tensors:  # a comprehension would be a function more to enter
+        if tensor is not None and not tensor.is_inference():
+            counts.append((tensor, tensor._version))
+    return counts
 
 
 def check_unchanged(counts: Counted) -> None:

@@ -7,7 +7,7 @@ from regard.attention.call import guard
 from regard.attention.call.call import Call
 from regard.attention.call.mask_summary import drawn_already
 from regard.attention.call.recompute import Recompute
-from regard.attention.cost.warning import warn_of_memory
+from regard.attention.cost.warning import LEAST, warn_of_memory
 from regard.attention.parts.score_base import Prepared
 from regard.attention.paths.base import Path
 from regard.attention.paths.choose import choose
@@ -26,9 +26,12 @@ def run(call: Call, at_once: bool = False, top: int | None = None) -> Attended:
     if call.dropout > 0 and path.draws_dropout and not call.query.is_meta:
         # Before anything is known of the call's content: the draws are the same whichever path it takes then.
         call = call._replace(seed=dropout_mask.new_seed())
-    if not at_once:
+    if not (at_once or call.traced) and call.sizes.queries * call.sizes.keys >= LEAST:
         warn_of_memory(path, call, stacklevel=4)
-    attended = _run(path, call, top)
+    if call.mask is None or path.keeps_nan_out:
+        attended = path.run(call, top) or _run_plainly(call, top)
+    else:
+        attended = _run_under_mask(path, call, top)
     if top is not None:
         attended.statistics(top)  # it keeps them
     if call.traced and not at_once:
@@ -60,23 +63,26 @@ def planned(call: Call) -> tuple[Path, Call, bool]:
     return choose(call), call, True
 
 
-def _run(path: Path, call: Call, top: int | None) -> Attended:
-    guarded = False
-    if call.mask is not None and not path.keeps_nan_out:
-        attended = None
-        if top is None and call.is_readable() and path.checks_while_reading(call):
-            attended = path.run(call, top)
+def _run_under_mask(path: Path, call: Call, top: int | None) -> Attended:
+    """Run a path so that no masked-out NaN reaches an answer or a gradient."""
+    if top is None and call.is_readable() and path.checks_while_reading(call):
+        attended = path.run(call, top)
         if attended is not None:
             return attended
-        path, call, guarded = planned(call)
+    path, call, guarded = planned(call)
     attended = _run_guarded(path, call, top) if guarded else path.run(call, top)
-    # Only what is made of a call shows that a parameter or a mask is of a class that no loop can read.
-    return _run_anew(call, top) if attended is None else attended
+    return attended or _run_plainly(call, top)
 
 
-def _run_anew(call: Call, top: int | None) -> Attended:
+def _run_plainly(call: Call, top: int | None) -> Attended:
+    """Only what is made of a call shows that a parameter or a mask is of a class that no loop can read."""
     call = call._replace(plain=False, safe=None, seed=None)
-    return _run(choose(call), call, top)
+    path = choose(call)
+    if call.mask is None:
+        attended = path.run(call, top)
+        assert attended is not None
+        return attended
+    return _run_under_mask(path, call, top)
 
 
 def _run_guarded(path: Path, call: Call, top: int | None) -> Attended | None:

@@ -75,7 +75,7 @@ def test_a_score_takes_it_where_it_serves(monkeypatch):
     assert not calls.clear() and additive_pairs(query[:1], key[:1], vector).shape == (1, QUERIES, KEYS) and not calls
     score = regard.score("additive", query_dim=HIDDEN, key_dim=HIDDEN, hidden_dim=HIDDEN)
     explanation = regard.explain(query, key, key, score=score)
-    assert explanation.path == "additive" and "kernel" in str(explanation)
+    assert explanation.path == "explicit" and "kernel" in explanation.does
 
 
 @pytest.mark.gpu
@@ -96,4 +96,4 @@ def test_a_call_on_a_gpu_takes_it_and_keeps_no_table():
     assert torch.cuda.max_memory_allocated() - held < 8 * 509 * 521 * 64 * 4 / 8
     score = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64).cuda()
     explanation = regard.explain(query, key, key, score=score)
-    assert explanation.path == "additive" and "kernel" in str(explanation)
+    assert explanation.path == "explicit" and "kernel" in explanation.does

@@ -15,6 +15,7 @@ from regard.attention.parts.mask_kinds import Sizes
 from regard.kernels.dot import dot
 from regard.kernels.native import compiler
 from tests.native import needs_compiler
+from tests.paths import lowered, without
 from tests.reference.attention import plain_attend
 
 pytestmark = needs_compiler
@@ -22,8 +23,9 @@ BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 4, 2, 5, 7, 3, 2
 
 
 @pytest.fixture(autouse=True)
-def small_calls_too(monkeypatch):
-    monkeypatch.setattr(dot, "is_worthwhile", lambda *_: True)
+def small_calls_too():
+    with lowered():
+        yield
 
 
 def tensors(queries=QUERIES, keys=KEYS, dtype=torch.float64):
@@ -98,7 +100,9 @@ def test_ragged_items_read_their_own_and_0_behind(name, loop, monkeypatch):
         monkeypatch.setattr(dot, "serves", lambda *_: False)
     mask, sees = RAGGED[name]
     query, key, value = inputs = tensors(KEYS, KEYS)
-    assert explain(query, key, value, mask=mask).path == ("native" if loop else "fused")
+    assert explain(query, key, value, mask=mask).path == (
+        "native" if loop else "ragged" if name in ("alone", "causal") else "fused"
+    )
     ours = regard.attend(query, key, value, mask=mask)
     context, weights = plain_attend(query, key, value, score="scaled_dot", sees=lambda b, h, q, k: sees(b, q, k))
     torch.testing.assert_close(ours.context, context)
@@ -220,24 +224,9 @@ def test_when_it_is_left_alone(monkeypatch):
     assert explain(query, key).path == "explicit"
     with torch.autocast("cpu"):
         assert explain(*(one.float() for one in (query, key, value))).path == "fused"
-    monkeypatch.setattr(dot, "is_worthwhile", lambda *_: False)
-    assert explain(query, key, value).path == "fused"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dropout", "is_worthwhile"),
-    (
-        ((1, 8, 512, 512), 0.0, True),
-        ((12, 4, 64, 64), 0.0, True),
-        ((1, 1, 64, 64), 0.0, False),  # too little
-        ((512, 8, 1, 50), 0.0, False),  # packing the keys costs more than one query gains
-        ((64, 4, 30, 30), 0.0, False),
-        ((64, 4, 30, 30), 0.1, True),
-    ),
-)
-def test_small_calls_are_left_to_torch(sizes, dropout, is_worthwhile, monkeypatch):
     monkeypatch.undo()
-    assert dot.is_worthwhile(sizes, dropout) is is_worthwhile
+    with without("native"):
+        assert explain(query, key, value).path not in ("native", "explicit")
 
 
 def test_inside_vmap_and_forward_mode_it_is_not_taken():

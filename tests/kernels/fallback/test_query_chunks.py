@@ -7,31 +7,27 @@ import torch
 
 from regard import masks
 from regard.attention.attend import attend, explain
-from regard.kernels.additive import additive, attend as additive_attend
+from regard.kernels.additive import additive
 from regard.kernels.fallback import query_chunks
 from tests.attention.registered_parts import MASKS, module, tensors
 from tests.native import needs_compiler
+from tests.paths import lowered, without
 from tests.reference.attention import plain_attend
 
 
 @pytest.fixture
 def in_parts(monkeypatch):
     """Every call of additive scores takes its path, by torch's own calls, a query or two at a time."""
-    monkeypatch.setattr(additive, "_LEAST", 1)
-    monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
     monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
-    monkeypatch.setattr(query_chunks, "MANY", 1)
-    monkeypatch.setattr(query_chunks, "PART", 25)
-    monkeypatch.setattr(additive_attend, "serves", lambda *_: False)
+    with lowered(), without("additive"):
+        yield
 
 
 @pytest.fixture
-def in_native_loop(monkeypatch):
+def in_native_loop():
     """Every call of additive scores is weighed and read as they are made."""
-    monkeypatch.setattr(additive, "_LEAST", 1)
-    monkeypatch.setattr(additive, "_LEAST_COMPILED", 1)
-    monkeypatch.setattr(additive_attend, "LEAST", 1)
-    monkeypatch.setattr(query_chunks, "MANY", 1)
+    with lowered():
+        yield
 
 
 def assert_same_as_the_reference(mask, normalizer):

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attention.attended import is_mapped
 from regard.attention.call import guard
 from regard.attention.call.checks import are_plain_tensors, check_prepared, checked_bias, checked_dropout, checked_sizes
-from regard.attention.call.mask_summary import MaskSummary, summarize
+from regard.attention.call.mask_summary import NO_MASK, MaskSummary, summarize
 from regard.attention.parts.mask_kinds import Mask, MaskLike, Sizes, as_mask
 from regard.attention.parts.normalize import Normalizer, Softmax, normalizers
 from regard.attention.parts.score import Cosine, Dot, ScaledDot
@@ -88,6 +88,8 @@ class Call(NamedTuple):
         dropout: the rate.
         sizes: of the batch, the heads, the queries and the keys.
         summary: what is known about the mask.
+        is_dot: scores are the products of what `dot_form` gives: a subclass may make others of them.
+        is_softmax: the normalizer is softmax with a number as its temperature.
         traced: torch.compile traces the call.
         mapped: it is inside vmap, jvp or forward-mode differentiation.
         hooked: the score or the normalizer has hooks, so that they have to be called.
@@ -109,6 +111,8 @@ class Call(NamedTuple):
     dropout: float
     sizes: Sizes
     summary: MaskSummary
+    is_dot: bool
+    is_softmax: bool
     traced: bool
     mapped: bool
     hooked: bool
@@ -135,7 +139,7 @@ class Call(NamedTuple):
         if prepared is not None:
             check_prepared(plain, prepared.projected)
         steps = () if refocus is None else (refocus,) if callable(refocus) else tuple(refocus)
-        known = summarize(None if mask is None else as_mask(mask), sizes)
+        known = NO_MASK if mask is None else summarize(as_mask(mask), sizes)
         compare, weigh = _cached(scores, (Score, Bound), score), _cached(normalizers, Normalizer, normalizer)
         traced = torch.compiler.is_compiling()
         return Call(
@@ -148,9 +152,12 @@ class Call(NamedTuple):
             known.mask,
             bias if bias is None else checked_bias(bias, sizes, query),
             steps,
-            checked_dropout(dropout),
+            checked_dropout(dropout) if dropout else dropout,
             sizes,
             known,
+            # A `forward` that lies on the score itself counts as a hook.
+            isinstance(compare, DotProduct) and type(compare).forward is DotProduct.forward,
+            type(weigh) is Softmax and not isinstance(weigh.temperature, Tensor),
             traced,
             not traced and is_mapped(),
             is_hooked(compare, weigh),
@@ -159,15 +166,6 @@ class Call(NamedTuple):
     def compared(self) -> Tensor:
         """The keys as the score compares them."""
         return self.key if self.prepared is None else self.prepared.projected
-
-    def is_dot(self) -> bool:
-        """Whether scores are the products of what `dot_form` gives: a subclass may make others of them."""
-        # Done at each call, so in few steps; a `forward` that lies on the score itself counts as a hook.
-        return isinstance(self.score, DotProduct) and type(self.score).forward is DotProduct.forward
-
-    def is_softmax(self) -> bool:
-        """Whether the normalizer is softmax with a number as its temperature."""
-        return type(self.normalizer) is Softmax and not isinstance(self.normalizer.temperature, Tensor)
 
     # --- content ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from regard.attention.call import guard
 from regard.attention.call.call import Call
 from regard.attention.call.checks import are_plain_tensors, check_sides
 from regard.attention.call.formula import biased, for_all_heads, ready
-from regard.attention.call.recompute import cast, recompute
+from regard.attention.call.recompute import recompute
 from regard.attention.parts.functional import dot as formula, unit, wide
 from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.score_base import DotProduct
@@ -61,14 +61,18 @@ def dot_sides(call: Call, *, in_loop: bool = False) -> DotSides:
     if in_loop:
         left, right, factor, directions = score.loop_form(call.query, call.key, call.prepared)
     else:
-        left, right, factor = score.dot_form(call.query, ready(call))
+        prepared = score.prepare(call.key) if call.prepared is None else call.prepared
+        left, right, factor = score.dot_form(call.query, prepared)
         directions = NO_DIRECTIONS
-    check_sides(call.query, left, call.key, right)
+    if left is not call.query or right is not call.key or left.shape[-1] != right.shape[-1]:
+        check_sides(call.query, left, call.key, right)
     temperature = float(call.normalizer.temperature)
     bias = None if call.bias is None else wide(call.bias)
     if bias is not None and temperature != 1.0:  # it may be as large as the scores
         bias = bias / temperature
-    three = _of_one_dtype(left, right, call.value)
+    three = left, right, call.value
+    if not (left.dtype is right.dtype is call.value.dtype):
+        three = _of_one_dtype(left, right, call.value)
     return DotSides(*three, factor / temperature, bias, factor, directions, (left, right))
 
 
@@ -111,7 +115,8 @@ def attended(
         return biased(call, formula(query_side, for_all_heads(call, key_side), sides.factor), part)
 
     source = recompute(call, scores, drawn_mask, left, right, observed=observed)
-    return Attended(cast(call.query.dtype, context), statistics=statistics, source=source)
+    context = context if context.dtype is call.query.dtype else context.to(call.query.dtype)
+    return Attended(context, statistics=statistics, source=source)
 
 
 def redrawn(call: Call, keep: Tensor | None, own: Mask | None) -> Tensor | None:
@@ -128,8 +133,7 @@ def redrawn(call: Call, keep: Tensor | None, own: Mask | None) -> Tensor | None:
 
 def _of_one_dtype(left: Tensor, right: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """In one type, where it is not autocast that chooses one."""
-    alike = left.dtype is right.dtype and left.dtype is value.dtype
-    if alike or not (left.is_meta or not torch.is_autocast_enabled(left.device.type)):
+    if not left.is_meta and torch.is_autocast_enabled(left.device.type):
         return left, right, value
     kind = torch.promote_types(left.dtype, value.dtype)
     return left.to(kind), right.to(kind), value.to(kind)

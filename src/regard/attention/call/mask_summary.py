@@ -132,10 +132,8 @@ def joined(masks: list[Mask]) -> Mask | None:
     return functools.reduce(operator.and_, masks) if masks else None
 
 
-def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
+def summarize(mask: Mask, sizes: Sizes) -> MaskSummary:
     """What is known about a mask for these sizes."""
-    if mask is None:
-        return _NO_MASK
     parts = conjuncts(mask)
     # A comparison of sizes would tie a traced call to them; only a causal mask by itself gains by it there.
     if torch.compiler.is_compiling():
@@ -168,13 +166,13 @@ def summarize(mask: Mask | None, sizes: Sizes) -> MaskSummary:
     )
 
 
-_NO_MASK = MaskSummary(False, None, False, None, None, None, None)
+NO_MASK = MaskSummary(False, None, False, None, None, None, None)
 
 
 def drawn_already(keep: Tensor) -> tuple[Mask, MaskSummary]:
     """A mask as it was drawn for a call, `(batch or 1, [heads or 1,] queries or 1, keys)`, and its summary."""
     mask = _Drawn(keep if keep.ndim == 4 else keep.unsqueeze(1))
-    return mask, _NO_MASK._replace(rest=mask, beside_causal=mask, mask=mask)
+    return mask, NO_MASK._replace(rest=mask, beside_causal=mask, mask=mask)
 
 
 def _simplified(parts: list[Mask], sizes: Sizes) -> list[Mask]:

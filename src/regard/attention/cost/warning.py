@@ -13,6 +13,9 @@ from regard.errors import SlowPathWarning
 LARGE = 2**28
 """Bytes of all weights at once from which on a path that forms them is worth a warning."""
 
+LEAST = 2**12
+"""Queries × keys of a head below which no call is that large, unless it has 2¹⁴ heads: not worth a question."""
+
 # What to do about a reason, by the words that it begins with.
 _MENDED = {
     "the score or the normalizer has hooks": "Hook the whole attention, or give it some queries at a time",
@@ -30,15 +33,14 @@ _warned: set[str] = set()
 def warn_of_memory(path: Path, call: Call, *, stacklevel: int) -> None:
     """Say, once for each reason, that a call falls to memory of queries × keys, what causes it and what to do.
 
-    Nothing is said of weights that take less than `LARGE` bytes, of a pointer (its weights are the answer), nor while
-    a call is traced.
+    Nothing is said of weights that take less than `LARGE` bytes, nor of a pointer (its weights are the answer).
 
     Args:
         path: the one that the call takes.
         call: a checked one.
         stacklevel: of `warnings.warn`: how far up the caller of `attend` is.
     """
-    if math.prod(call.sizes) * 4 < LARGE or call.traced or call.value is None:
+    if math.prod(call.sizes) * 4 < LARGE or call.value is None:
         return
     reasons = tuple(path.holds(call))
     if reasons:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from regard.attention.attended import Attended
-from regard.attention.call.call import Call, name_of
+from regard.attention.call.call import Call
 from regard.attention.call.checks import are_plain_tensors
 from regard.attention.call.dot_sides import redrawn
 from regard.attention.call.formula import ready, scores_of
@@ -17,7 +17,7 @@ from regard.attention.parts import score
 from regard.attention.parts.functional import wide
 from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.masks import causal
-from regard.attention.paths.base import Path
+from regard.attention.paths.base import Path, not_softmax
 from regard.attention.paths.chunked import has_no_chunks, of_chunks
 from regard.kernels.additive import attend
 
@@ -26,16 +26,14 @@ class Additive(Path):
     """Softmax of additive scores (Bahdanau 2015), with no earlier weights in them, on a processor."""
 
     name = "additive"
+    scores = score.Additive, score.LocationAware
     does = "additive scores are weighed and read as they are made, in a loop compiled for this processor"
 
     def against(self, call: Call) -> Iterator[str]:
         """See `Path.against`."""
-        if type(call.score) not in (score.Additive, score.LocationAware):
-            yield f"the score {name_of(call.score)!r} is not additive"
-            return
         yield from has_no_chunks(call)
-        if not call.is_softmax():
-            yield f"the normalizer {name_of(call.normalizer)!r} is not softmax with a fixed temperature"
+        if not call.is_softmax:
+            yield not_softmax(call)
         if call.hooked:
             yield "the score or the normalizer has hooks: they are called"
         if call.value is not None and not _is_served(call):

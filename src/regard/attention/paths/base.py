@@ -7,6 +7,7 @@ from regard.attention.attended import Attended
 from regard.attention.call.call import Call, name_of
 from regard.attention.cost.cost import Cost
 from regard.attention.parts.mask_kinds import Mask
+from regard.attention.parts.score_base import Score, scores
 
 
 class Path:
@@ -14,12 +15,18 @@ class Path:
 
     Class attributes:
         name: what `explain` calls it.
+        scores: the kinds of score that it is for, and no subclass of them; None for any.
+        for_dots: whether it is for dot products alone, of any kind.
+        least: how many queries × keys of a head make it worth a question.
         does: what it does with a call, in words.
         keeps_nan_out: whether it keeps masked-out NaN from the answer by itself; else `run.py` does so around it.
         draws_dropout: whether its dropout is drawn by a loop of ours, from the call's seed.
     """
 
     name: ClassVar[str]
+    scores: ClassVar[tuple[type[Score], ...] | None] = None
+    for_dots: ClassVar[bool] = False
+    least: ClassVar[int] = 0
     does: ClassVar[str]
     keeps_nan_out: ClassVar[bool] = False
     draws_dropout: ClassVar[bool] = False
@@ -27,9 +34,22 @@ class Path:
     def against(self, call: Call) -> Iterator[str]:
         """Why it can't take the call, or why another is faster, in words; nothing: it takes it.
 
-        Who only asks whether it takes the call stops at the first, so what is quickly known comes first.
+        Who only asks whether it takes the call stops at the first, so what is quickly known comes first. It is asked
+        of calls that `scores`, `for_dots` and `least` let pass.
         """
         raise NotImplementedError
+
+    def reasons(self, call: Call) -> Iterator[str]:
+        """All that speaks against it."""
+        if self.scores is not None and type(call.score) not in self.scores:
+            kinds = " or ".join(repr(name) for name in scores if scores.maker(name) in self.scores)
+            yield f"the score {name_of(call.score)!r} is not {kinds}"
+            return
+        if self.for_dots and not call.is_dot:
+            yield f"the score {name_of(call.score)!r} is not a dot product"
+        if call.sizes.queries * call.sizes.keys < self.least:
+            yield f"it is for {self.least:,} queries × keys of a head and more"
+        yield from self.against(call)
 
     def does_with(self, call: Call) -> str:
         """What it does with this call, in words."""
@@ -85,9 +105,6 @@ def needs_all_weights(call: Call) -> Iterator[str]:
         yield "something masked out is NaN, inf or huge, and is kept from the answer step by step"
 
 
-def is_no_softmax_of_dots(call: Call) -> Iterator[str]:
-    """Why scaled_dot_product_attention does not compute it."""
-    if not call.is_dot():
-        yield f"the score {name_of(call.score)!r} is not a dot product"
-    if not call.is_softmax():
-        yield f"the normalizer {name_of(call.normalizer)!r} is not softmax with a fixed temperature"
+def not_softmax(call: Call) -> str:
+    """That the normalizer is another than a softmax that kernels know."""
+    return f"the normalizer {name_of(call.normalizer)!r} is not softmax with a fixed temperature"

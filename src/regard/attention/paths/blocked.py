@@ -12,17 +12,19 @@ from regard.attention.cost.cost import WIDTHS, Cost, by_tiles
 from regard.attention.cost.workload import drawn_bools, pairs, workload_of
 from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.masks import causal
-from regard.attention.paths.base import Path, is_no_softmax_of_dots, needs_all_weights
+from regard.attention.paths.base import Path, needs_all_weights, not_softmax
 from regard.kernels.fallback import blocked
 
 LARGE = 2**16
-"""Queries × keys of a head from which on blocks are faster than all weights at once."""
+"""Queries × keys of a head from which on blocks are faster than all weights at once, as measured."""
 
 
 class Blocked(Path):
     """Softmax of dot products with dropout, or with a large bias that needs a gradient, on a processor."""
 
     name = "blocked"
+    for_dots = True
+    least = LARGE
     does = "weights are made for a block of queries at a time, with dropout and the gradient of a bias"
 
     def against(self, call: Call) -> Iterator[str]:
@@ -30,7 +32,8 @@ class Blocked(Path):
         yield from gains_nothing_by_blocks(call)
         if not call.dropout > 0 and not _learns_large_bias(call):
             yield "torch's fused kernel is faster without dropout and without a large bias= that needs a gradient"
-        yield from is_no_softmax_of_dots(call)
+        if not call.is_softmax:
+            yield not_softmax(call)
         yield from needs_all_weights(call)
 
     def table(self, call: Call) -> Mask | None:
@@ -72,8 +75,6 @@ def gains_nothing_by_blocks(call: Call) -> Iterator[str]:
     """Why a path with a hand-written backward may not be taken, or isn't worth it."""
     if call.traced:
         yield "torch.compile traces the call, which hand-written backward passes would hide from it"
-    if call.sizes.queries * call.sizes.keys < LARGE:
-        yield f"blocks are for {LARGE:,} queries × keys of a head and more"
     if not call.query.is_cpu or not call.is_plain():
         yield "blocks are for plain tensors on a processor, outside of autocast"
 

@@ -29,9 +29,20 @@ PATHS: tuple[Path, ...] = (
 
 def choose(call: Call) -> Path:
     """The first path that has nothing against the call; the last one takes all."""
-    return next(path for path in PATHS if next(path.against(call), None) is None)
+    # A comparison would tie a traced call to its sizes; no path that asks for many takes one.
+    kind, pairs = type(call.score), 0 if call.traced else call.sizes.queries * call.sizes.keys
+    for path in PATHS[:-1]:
+        # Most paths are passed over without a question: small calls are short of time.
+        if pairs < path.least or (path.for_dots and not call.is_dot):
+            continue
+        if path.scores is None or kind in path.scores:
+            for _ in path.against(call):
+                break
+            else:
+                return path
+    return PATHS[-1]
 
 
 def against_faster(call: Call, path: Path) -> dict[str, tuple[str, ...]]:
     """What speaks against each path that is faster than this one, by name."""
-    return {faster.name: tuple(faster.against(call)) for faster in PATHS[: PATHS.index(path)]}
+    return {faster.name: tuple(faster.reasons(call)) for faster in PATHS[: PATHS.index(path)]}

@@ -24,9 +24,9 @@ class Chunked(Path):
 
     def against(self, call: Call) -> Iterator[str]:
         """See `Path.against`."""
-        yield from has_no_chunks(call)
         if call.score.in_blocks(call.query, call.sizes.keys) is None:
             yield f"the score {name_of(call.score)!r} does not go through its pairs block by block"
+        yield from has_no_chunks(call)
 
     def run(self, call: Call, top: int | None) -> Attended:
         """See `Path.run`."""

@@ -34,7 +34,7 @@ class Explicit(Path):
     def holds(self, call: Call) -> Iterator[str]:
         """What speaks against the path that would not hold them."""
         if call.score.in_blocks(call.query, call.sizes.keys) is None:
-            return Fused().against(call)
+            return Fused().reasons(call)
         return has_no_chunks(call) if call.sizes.queries > 1 else iter(())
 
     def run(self, call: Call, top: int | None) -> Attended:

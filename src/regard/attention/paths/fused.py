@@ -10,7 +10,7 @@ from regard.attention.call.dot_sides import attended, dot_sides
 from regard.attention.cost.cost import WIDTHS, Cost, by_tiles
 from regard.attention.cost.workload import drawn_bools, pairs, workload_of
 from regard.attention.parts.mask_kinds import Mask
-from regard.attention.paths.base import Path, is_no_softmax_of_dots, needs_all_weights
+from regard.attention.paths.base import Path, needs_all_weights, not_softmax
 from regard.kernels.fallback.sdpa import fused
 
 
@@ -18,11 +18,13 @@ class Fused(Path):
     """Softmax of dot products on any device, in one call of torch's."""
 
     name = "fused"
+    for_dots = True
     does = "scaled_dot_product_attention computes it"
 
     def against(self, call: Call) -> Iterator[str]:
         """See `Path.against`."""
-        yield from is_no_softmax_of_dots(call)
+        if not call.is_softmax:
+            yield not_softmax(call)
         if call.dropout > 0:
             yield "dropout= is above 0, which only plain calls of many positions on a processor take in blocks"
         yield from needs_all_weights(call)
@@ -33,16 +35,18 @@ class Fused(Path):
 
     def run(self, call: Call, top: int | None) -> Attended:
         """See `Path.run`."""
-        sides, keep = dot_sides(call), call.drawn(self.table(call))
+        sides, known = dot_sides(call), call.summary
+        lower = known.causal and known.beside_causal is None
+        keep = None if lower or call.mask is None else call.draw()
         context = fused(
             sides.left,
             sides.right,
             sides.value,
             keep=keep,
             bias=sides.bias,
-            causal=_is_causal_alone(call),
+            causal=lower,
             scale=sides.scale,
-            none_fully_masked=call.summary.none_fully_masked(),
+            none_fully_masked=keep is None or known.none_fully_masked(),
         )
 
         def drawn_mask() -> "Tensor | None":  # in quotes: torch 2.9 takes no union of types into a graph

@@ -25,13 +25,12 @@ class Linear(Path):
     """A product of feature maps over its sum (Katharopoulos et al. 2020), all keys or causal, under padding."""
 
     name = "linear"
+    scores = (linear_module.Linear,)
     does = "a product of feature maps normalised by its sum is read without queries × keys"
     keeps_nan_out = True
 
     def against(self, call: Call) -> Iterator[str]:
         """See `Path.against`."""
-        if type(call.score) is not linear_module.Linear:
-            yield f"the score {name_of(call.score)!r} is not a product of feature maps"
         if type(call.normalizer) is not Sum:
             yield f"the normalizer {name_of(call.normalizer)!r} is not the sum of such products"
         square = call.sizes.queries == call.sizes.keys

@@ -34,7 +34,7 @@ class Local(Path):
             yield "the mask is not a window around a position of each query, with its Gaussian or none after it"
             return
         focus, score, keys = found.focus, call.score, call.sizes.keys
-        if not (call.is_dot() or type(score) in (Additive, LocationAware, Location, FeedForward)):
+        if not (call.is_dot or type(score) in (Additive, LocationAware, Location, FeedForward)):
             yield f"the score {name_of(score)!r} may use keys beyond the window: it is called with all keys"
             return
         if call.query.ndim != 3:

@@ -105,7 +105,7 @@ def attend_in_window(call: Call, focus: Focus, mask: Mask | None) -> Attended | 
     if normalizer.draws:
         chosen = normalized.detach() > 0.5
         log_prob = torch.where(chosen, normalizer.log_weights(scores, found.keep), 0.0).sum(-1).to(query.dtype)
-    weights = _refocused(normalized, found, focus)
+    weights = _refocused(normalized, found, focus).to(scores.dtype)  # a center may be of a wider type
     context = None
     if value is not None:
         read = F.dropout(weights, dropout) if dropout > 0 else weights

@@ -20,7 +20,7 @@ from regard.attention.cost.workload import drawn_bools, pairs, workload_of
 from regard.attention.parts.mask_kinds import Mask
 from regard.attention.parts.score import Cosine, Dot, ScaledDot
 from regard.attention.parts.score_base import DotProduct
-from regard.attention.paths.base import Path, is_no_softmax_of_dots, needs_all_weights
+from regard.attention.paths.base import Path, needs_all_weights, not_softmax
 from regard.attention.statistics import Statistics, checked_top
 from regard.kernels.dot import dot, safety
 
@@ -29,6 +29,8 @@ class Native(Path):
     """Softmax of dot products on a processor, where a C++ compiler could build the loop."""
 
     name = "native"
+    for_dots = True
+    least = 2**8
     does = "a loop compiled for this processor weighs and reads tile by tile"
     draws_dropout = True
 
@@ -38,7 +40,8 @@ class Native(Path):
             yield "torch.compile traces the call, which loops would hide from it"
         elif not dot.is_worthwhile(call.sizes, call.dropout):
             yield "with so few queries and keys torch's fused kernel is as fast"
-        yield from is_no_softmax_of_dots(call)
+        if not call.is_softmax:
+            yield not_softmax(call)
         if call.value is not None and not (call.plain and _is_served(call)):
             yield "the loop is for plain tensors on a processor, where it could be built"
         yield from needs_all_weights(call)

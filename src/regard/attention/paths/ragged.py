@@ -10,8 +10,8 @@ from regard.attention.call.dot_sides import attended, dot_sides
 from regard.attention.cost.cost import Cost, by_tiles
 from regard.attention.cost.workload import pairs, workload_of
 from regard.attention.parts.mask_kinds import Mask
-from regard.attention.paths.base import Path, is_no_softmax_of_dots, needs_all_weights
-from regard.attention.paths.blocked import gains_nothing_by_blocks
+from regard.attention.paths.base import Path, needs_all_weights, not_softmax
+from regard.attention.paths.blocked import LARGE, gains_nothing_by_blocks
 from regard.kernels.fallback.ragged import ragged
 
 
@@ -19,6 +19,8 @@ class Ragged(Path):
     """Softmax of dot products under lengths, perhaps with a causal mask too."""
 
     name = "ragged"
+    for_dots = True
+    least = LARGE
     does = "the mask is lengths: torch's fused kernel computes each item with its own keys"
 
     def against(self, call: Call) -> Iterator[str]:
@@ -28,7 +30,8 @@ class Ragged(Path):
         yield from gains_nothing_by_blocks(call)
         if call.dropout > 0:
             yield "dropout= is above 0"
-        yield from is_no_softmax_of_dots(call)
+        if not call.is_softmax:
+            yield not_softmax(call)
         yield from needs_all_weights(call)
 
     def table(self, call: Call) -> Mask | None:

@@ -10,15 +10,19 @@ from regard.attention.call.dot_sides import attended, dot_sides
 from regard.attention.cost.cost import Cost, by_tiles
 from regard.attention.cost.workload import workload_of
 from regard.attention.parts.mask_kinds import Mask
-from regard.attention.paths.base import Path, is_no_softmax_of_dots, needs_all_weights
-from regard.attention.paths.blocked import gains_nothing_by_blocks
+from regard.attention.paths.base import Path, needs_all_weights, not_softmax
+from regard.attention.paths.blocked import LARGE, gains_nothing_by_blocks
 from regard.kernels.fallback import windowed
+
+_SPARE = 2**8  # keys that a window must leave out beside four times its own, as measured
 
 
 class Windowed(Path):
     """Softmax of dot products under a window that masks most keys out."""
 
     name = "windowed"
+    for_dots = True
+    least = LARGE
     does = "the mask is a window: a block of queries meets the keys of its own window alone"
 
     def against(self, call: Call) -> Iterator[str]:
@@ -26,14 +30,15 @@ class Windowed(Path):
         window, known = call.summary.window, call.summary
         if window is None or known.rest is not None or known.lengths is not None:
             yield "the mask is not a window and nothing else"
-        elif 4 * sum(window) + 256 > call.sizes.keys:
+        elif 4 * sum(window) + _SPARE > call.sizes.keys:
             yield "the window masks too few keys out"
         yield from gains_nothing_by_blocks(call)
         if call.bias is not None:
             yield "bias= is given"
         if call.dropout > 0:
             yield "dropout= is above 0"
-        yield from is_no_softmax_of_dots(call)
+        if not call.is_softmax:
+            yield not_softmax(call)
         yield from needs_all_weights(call)
 
     def table(self, call: Call) -> Mask | None:
