@@ -5,6 +5,7 @@ import random
 from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("REGARD_CHECK_LOOPS", "1")
 
 # Beartype draws which element of a list it looks at; not from the generator whose place a resumed run must find again.
 with patch("random.getrandbits", random.Random(0).getrandbits):

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from regard.files import digest, write_atomically
 SWITCH = "REGARD_COMPILE"
 SOURCES = Path(__file__).parents[1]
 """The folder of all loops: the name of one is its path from here, and so is what it includes."""
+
+declarations: dict[str, Callable[[], str]] = {}
+"""By the name of a library, what gives the C++ text of its structures (`abi.py`), which is put before its source."""
 
 _SECONDS = 300
 # No relaxed arithmetic: it would take a NaN for a number, and the loops write their vectors out themselves.
@@ -74,8 +78,9 @@ def library(name: str) -> ctypes.CDLL | None:
     source = SOURCES / f"{name}.cpp"
     if not source.is_file():  # a fault of ours, and no reason to be slow in silence
         raise FileNotFoundError(f"there is no loop {name}: {source} is not there")
+    declared = declarations[name]() if name in declarations else ""
     try:
-        folder, stem = _folder(), f"{name.replace('/', '-')}-{_tag(source, command)}"
+        folder, stem = _folder(), f"{name.replace('/', '-')}-{_tag(source, declared, command)}"
         kept = _kept(folder, stem)
         if kept is not None:
             return kept
@@ -83,7 +88,7 @@ def library(name: str) -> ctypes.CDLL | None:
             f"regard: building a faster loop for attention ({name}) with {command[0]}, once ({SWITCH}=0: never)",
             file=sys.stderr,
         )
-        built = _build(source, command, folder, stem)
+        built = _build(source, declared, command, folder, stem)
         _refuse_of_others(built)
         return _Loops(os.fspath(built))
     except (OSError, subprocess.SubprocessError) as error:
@@ -156,13 +161,14 @@ def _refuse_of_others(path: Path) -> None:
         raise PermissionError(f"others can write to {path}; name a folder of your own in XDG_CACHE_HOME")
 
 
-def _tag(source: Path, command: list[str]) -> str:
+def _tag(source: Path, declared: str, command: list[str]) -> str:
     """What the built loop depends on: another processor may lack the instructions of this one."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
     processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
     parts = [
         *_texts(source).values(),
+        declared,
         *command,
         *_COMPILE,
         *_LINK,
@@ -183,12 +189,17 @@ def _texts(source: Path, known: dict[Path, str] | None = None) -> dict[Path, str
     return found
 
 
-def _build(source: Path, command: list[str], folder: Path, stem: str) -> Path:
-    """Build the loops of a source, and keep them whole; of two processes that do so at once the last one's stay."""
+def _build(source: Path, declared: str, command: list[str], folder: Path, stem: str) -> Path:
+    """Build the loops of a source, behind the text of their structures, and keep them whole.
+
+    Of two processes that do so at once the last one's stay.
+    """
     with tempfile.TemporaryDirectory() as part:
-        object_file, built = Path(part, "loop.o"), Path(part, "loop.so")
+        object_file, built, header = Path(part, "loop.o"), Path(part, "loop.so"), Path(part, "abi.hpp")
+        header.write_text(declared, encoding="utf-8")
+        given = [*("-I", os.fspath(SOURCES)), *("-include", os.fspath(header)), os.fspath(source)]
         for step in (
-            [*command, *_COMPILE, "-I", os.fspath(SOURCES), os.fspath(source), "-o", os.fspath(object_file)],
+            [*command, *_COMPILE, *given, "-o", os.fspath(object_file)],
             [*command, *_LINK, os.fspath(object_file), "-o", os.fspath(built)],
         ):
             subprocess.run(step, check=True, capture_output=True, text=True, errors="replace", timeout=_SECONDS)

@@ -21,6 +21,27 @@
 
 namespace loops {
 
+// --- what loops are given -------------------------------------------------------------------------------------------
+
+// Half types are computed in float32.
+template <typename T>
+using Work = std::conditional_t<sizeof(T) == 8, double, float>;
+
+// Where numbers lie: the address of the first, and the steps between neighbours.
+struct View {
+    int64_t at, item, head, row, column;
+
+    template <typename S>
+    S* of(int64_t i, int64_t h) const {
+        return reinterpret_cast<S*>(at) + i * item + h * head;
+    }
+    // The rows from `first` on of one item's head.
+    template <typename S>
+    View rows(int64_t i, int64_t h, int64_t first) const {
+        return {reinterpret_cast<int64_t>(of<S>(i, h) + first * row), 0, 0, row, column};
+    }
+};
+
 // --- threads --------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kEach = 1 << 20;  // a thread is worth its start above so many operations

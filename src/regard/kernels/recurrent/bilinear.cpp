@@ -12,10 +12,7 @@ using namespace loops;
 
 // Items lie one after the other: of queries each has `counts`, without gaps; of keys, which are the values too, each has
 // room for `room`, of which the first `lengths` are its own. Rows of weights are `stride` apart, a multiple of a vector.
-struct Sizes {
-    int64_t batch, room, width, stride, threads;
-    const int64_t *counts, *lengths;
-};
+using Sizes = abi::BilinearSizes;
 
 // C (rows × columns) = A · Bᵀ, sums over vectors and then over their numbers.
 template <typename T, int M, int N>
@@ -102,59 +99,52 @@ void softmax_backward(int64_t keys, const T* weights, T* row) {
 template <typename Work>
 void for_each_item(const Sizes& sizes, const Work& work) {
     const int64_t* counts = sizes.counts;
-    const int64_t all = std::accumulate(counts, counts + sizes.batch, int64_t(0));
-    share(sizes.batch, 1, sizes.threads, all * sizes.room * sizes.width * 4, [&](int64_t begin, int64_t end) {
+    const int64_t cost = sizes.queries * sizes.room * sizes.width * 4;
+    share(sizes.batch, 1, sizes.threads, cost, [&](int64_t begin, int64_t end) {
         int64_t first = std::accumulate(counts, counts + begin, int64_t(0));
         for (int64_t item = begin; item < end; first += counts[item++]) work(item, first, counts[item], sizes.lengths[item]);
     });
 }
 
-// `compared` are the queries, as wide as the keys. `weights` is filled, and `context`, whose rows are `apart`: with 0 where
-// an item has no key.
+// `compared` are the queries, as wide as the keys. `weights` and `context` are filled, the latter with 0 where an item has
+// no key.
 template <typename T>
-void forward(const Sizes& sizes, const T* compared, const T* keys, T* weights, T* context, int64_t apart) {
-    const int64_t width = sizes.width, stride = sizes.stride;
-    for_each_item(sizes, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
-        const T *queries = compared + first * width, *own = keys + item * sizes.room * width;
-        T* rows = weights + first * stride;
+void forward(const abi::BilinearForward<T>& call) {
+    const int64_t width = call.width, stride = call.stride, apart = call.context_strides[0];
+    for_each_item(call, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
+        const T *queries = call.compared + first * width, *own = call.keys + item * call.room * width;
+        T* rows = call.weights + first * stride;
         all_dots<T>(count, length, width, queries, width, own, width, rows, stride);
         if (length)
             for (int64_t m = 0; m < count; ++m) softmax<T>(length, rows + m * stride);
-        read<T, false>(count, width, length, rows, stride, 1, own, width, context + first * apart, apart);
+        read<T, false>(count, width, length, rows, stride, 1, own, width, call.context + first * apart, apart);
     });
 }
 
 // `grad_output` is what came back to the context; `to_compared` and `to_keys` are filled, with 0 where there is no key.
 template <typename T>
-void backward(const Sizes& sizes, const T* compared, const T* keys, const T* weights, const T* grad_output, int64_t apart,
-              T* to_compared, T* to_keys) {
-    const int64_t width = sizes.width, stride = sizes.stride;
-    for_each_item(sizes, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
-        const T *queries = compared + first * width, *own = keys + item * sizes.room * width;
-        const T *rows = weights + first * stride, *came = grad_output + first * apart;
-        T* to_own = to_keys + item * sizes.room * width;
+void backward(const abi::BilinearBackward<T>& call) {
+    const int64_t width = call.width, stride = call.stride, apart = call.grad_output_strides[0];
+    for_each_item(call, [=](int64_t item, int64_t first, int64_t count, int64_t length) {
+        const T *queries = call.compared + first * width, *own = call.keys + item * call.room * width;
+        const T *rows = call.weights + first * stride, *came = call.grad_output + first * apart;
+        T *to_own = call.to_keys + item * call.room * width, *to_compared = call.to_compared + first * width;
         std::vector<T> slopes(count * stride);
         all_dots<T>(count, length, width, came, apart, own, width, slopes.data(), stride);
         if (length)
             for (int64_t m = 0; m < count; ++m) softmax_backward<T>(length, rows + m * stride, slopes.data() + m * stride);
-        read<T, false>(count, width, length, slopes.data(), stride, 1, own, width, to_compared + first * width, width);
+        read<T, false>(count, width, length, slopes.data(), stride, 1, own, width, to_compared, width);
         read<T, false>(length, width, count, rows, 1, stride, came, apart, to_own, width);
         read<T, true>(length, width, count, slopes.data(), 1, stride, queries, width, to_own, width);
-        std::fill(to_own + length * width, to_own + sizes.room * width, T(0));
+        std::fill(to_own + length * width, to_own + call.room * width, T(0));
     });
 }
 
 }  // namespace
 
-#define REGARD_BILINEAR(name, T)                                                                                    \
-    extern "C" void bilinear_forward_##name(const Sizes* sizes, const T* compared, const T* keys, T* weights,         \
-                                            T* context, int64_t apart) {                                            \
-        forward<T>(*sizes, compared, keys, weights, context, apart);                                                   \
-    }                                                                                                               \
-    extern "C" void bilinear_backward_##name(const Sizes* sizes, const T* compared, const T* keys, const T* weights,  \
-                                             const T* grad_output, int64_t apart, T* to_compared, T* to_keys) {              \
-        backward<T>(*sizes, compared, keys, weights, grad_output, apart, to_compared, to_keys);                                 \
-    }
+#define REGARD_BILINEAR(NAME, T)                                                                          \
+    extern "C" void bilinear_forward_##NAME(const abi::BilinearForward<T>& call) { forward(call); }      \
+    extern "C" void bilinear_backward_##NAME(const abi::BilinearBackward<T>& call) { backward(call); }
 
 REGARD_BILINEAR(float32, float)
 REGARD_BILINEAR(float64, double)

@@ -4,7 +4,6 @@ torch's fused attention takes all items as long as the longest, and so does what
 lie one item after the other, and a native loop (`bilinear.cpp`) gives each item its own keys.
 """
 
-import ctypes
 from typing import Any
 
 import torch
@@ -14,21 +13,47 @@ from torch import Tensor
 from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, THREADS, Input, Output
 
-_NAME = "recurrent/bilinear"
-_KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _LANES = 16  # rows of weights are whole vectors, of any type
+
+LIBRARY = Library("recurrent/bilinear", (torch.float32, torch.float64))
+_sizes = LIBRARY.structure(
+    "BilinearSizes",
+    **dict.fromkeys(("batch", "queries", "room", "width", "stride"), INTEGER),
+    threads=THREADS,
+    counts=Input("batch", dtype=torch.int64),
+    lengths=Input("batch", dtype=torch.int64),
+)
+_loop_forward = LIBRARY.loop(
+    "bilinear_forward",
+    _sizes,
+    compared=Input("queries", "width"),
+    keys=Input("batch", "room", "width"),
+    weights=Output("queries", "stride"),
+    context=Output("queries", "width", strides=1),
+)
+_loop_backward = LIBRARY.loop(
+    "bilinear_backward",
+    _sizes,
+    compared=Input("queries", "width"),
+    keys=Input("batch", "room", "width"),
+    weights=Input("queries", "stride"),
+    grad_output=Input("queries", "width", strides=1),
+    to_compared=Output("queries", "width"),
+    to_keys=Output("batch", "room", "width"),
+)
 
 
 def serves(hidden: Tensor, weight: Tensor, values: Tensor) -> bool:
     """Whether the loop takes a call: a plain one with gradients, all of one type, on a CPU with a compiler."""
     kind = hidden.dtype
-    if kind not in _KINDS or not torch.is_grad_enabled() or not (hidden.numel() and values.numel()):
+    if not torch.is_grad_enabled() or not (hidden.numel() and values.numel()):
         return False
     given = (hidden, weight, values)
     fit = all(one.is_cpu and one.dtype is kind and is_plain(one) for one in given)
-    return fit and any(one.requires_grad for one in given) and compiler.library(_NAME) is not None
+    return fit and any(one.requires_grad for one in given) and LIBRARY.serves(kind)
 
 
 def read_by_own(
@@ -56,22 +81,11 @@ def read_by_own(
     return out
 
 
-class _Sizes(ctypes.Structure):
-    """As the loop has it."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "room", "width", "stride", "threads")),
-        *((name, ctypes.c_void_p) for name in ("counts", "lengths")),
-    )
-
-
-def _run(name: str, values: Tensor, counts: Tensor, lengths: Tensor, weights: Tensor, *others: Any) -> None:
-    library = compiler.library(_NAME)
-    assert library is not None
-    where = counts.data_ptr(), lengths.data_ptr()
-    sizes = _Sizes(*values.shape, weights.shape[1], torch.get_num_threads(), *where)
-    given = (ctypes.c_void_p(one.data_ptr()) if isinstance(one, Tensor) else ctypes.c_int64(one) for one in others)
-    library[f"bilinear_{name}_{_KINDS[values.dtype]}"](ctypes.byref(sizes), *given)
+def _sizes_of(values: Tensor, counts: Tensor, lengths: Tensor, weights: Tensor) -> dict[str, Any]:
+    """What both loops are given first."""
+    (batch, room, width), (queries, stride) = values.shape, weights.shape
+    sizes = {"batch": batch, "queries": queries, "room": room, "width": width, "stride": stride}
+    return {**sizes, "counts": counts, "lengths": lengths}
 
 
 class _Read(torch.autograd.Function):
@@ -92,7 +106,8 @@ class _Read(torch.autograd.Function):
         torch.index_select(hidden.flatten(0, 1), 0, places, out=rows)
         compared = rows.mm(weight)
         weights = hidden.new_empty(len(places), -(-values.shape[1] // _LANES) * _LANES)
-        _run("forward", held, counts, lengths, weights, compared, held, weights, context, pair.stride(0))
+        sizes = _sizes_of(held, counts, lengths, weights)
+        _loop_forward(**sizes, compared=compared, keys=held, weights=weights, context=context)
         ctx.shape = hidden.shape
         ctx.save_for_backward(none, weight, values, places, counts, lengths, compared, weights, pair)
         return pair
@@ -106,8 +121,15 @@ class _Read(torch.autograd.Function):
         context = grad_output[:, dim:]
         if are_materialized(upstream):
             to_compared, to_values = torch.empty_like(compared), torch.empty_like(held)
-            given = compared, held, weights, context, grad_output.stride(0), to_compared, to_values
-            _run("backward", held, counts, lengths, weights, *given)
+            _loop_backward(
+                **_sizes_of(held, counts, lengths, weights),
+                compared=compared,
+                keys=held,
+                weights=weights,
+                grad_output=context,
+                to_compared=to_compared,
+                to_keys=to_values,
+            )
         else:
             to_compared, to_values = _backward_by_item(
                 context, compared, held, weights, counts.tolist(), lengths.tolist()

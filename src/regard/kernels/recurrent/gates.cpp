@@ -47,18 +47,19 @@ constexpr int64_t kCost = 32;  // operations for each number of a state
 // `state` h. `gates` may be where a is; `kept` is filled with b_n. `bias` is null, or is added first: to r's and
 // z's sums, to a_n and to b_n.
 template <typename T>
-void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* given, const T* bias, const T* state,
-         T* gates, T* kept, T* next) {
+void gru(const abi::Gru<T>& call) {
+    const int64_t width = call.width;
+    const T* bias = call.bias;
     auto step = [](Vec<T> a, Vec<T> b, Vec<T> into, Vec<T> from, Vec<T> before, Vec<T>* out) {
         Vec<T> reset = sigmoid<T>(a), update = sigmoid<T>(b), candidate = tanh_of<T>(into + reset * from);
         out[0] = reset, out[1] = update, out[2] = candidate, out[3] = from;
         out[4] = candidate + update * (before - candidate);
     };
-    share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
+    share(call.rows, 1, call.threads, call.rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            const T *a = sums + row * 3 * width, *b = given + row * 3 * width, *h = state + row * width;
-            T* own = gates + row * 3 * width;
-            T* const to[] = {own, own + width, own + 2 * width, kept + row * width, next + row * width};
+            const T *a = call.sums + row * 3 * width, *b = call.given + row * 3 * width, *h = call.state + row * width;
+            T* own = call.gates + row * 3 * width;
+            T* const to[] = {own, own + width, own + 2 * width, call.kept + row * width, call.next + row * width};
             if (bias)
                 across<T, 11, 5>(width,
                                  {a, a + width, a + 2 * width, b, b + width, b + 2 * width, h, bias, bias + width,
@@ -77,11 +78,10 @@ void gru(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* g
 }
 
 // `hidden` is the gradient of what was next, and becomes that of the state, but for what comes through b. `entering`
-// becomes that of a, whose rows are `apart`, and `carried` that of b_n, whose rows are `carried_apart`. That of b_r and
-// b_z is that of a_r and a_z; `others` is null or gets it, in rows like those of `carried`.
+// becomes that of a, and `carried` that of b_n. That of b_r and b_z is that of a_r and a_z; `others` is null or gets it.
 template <typename T>
-void gru_backward(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept, const T* state, T* hidden,
-              T* entering, T* carried, T* others, int64_t apart, int64_t carried_apart) {
+void gru_backward(const abi::GruBackward<T>& call) {
+    const int64_t width = call.width;
     auto step = [](const Vec<T>* in, Vec<T>* out) {
         Vec<T> reset = in[0], update = in[1], candidate = in[2], above = in[5];
         out[2] = above * (1 - candidate * candidate) * (1 - update);
@@ -90,26 +90,28 @@ void gru_backward(int64_t rows, int64_t width, int64_t threads, const T* gates, 
         out[3] = out[2] * reset;
         out[4] = above * update;
     };
-    share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
+    share(call.rows, 1, call.threads, call.rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            const T *own = gates + row * 3 * width, *b = kept + row * width, *h = state + row * width;
-            T *into = entering + row * apart, *back = carried + row * carried_apart, *slope = hidden + row * width;
+            const T *own = call.gates + row * 3 * width, *b = call.kept + row * width, *h = call.state + row * width;
+            T *into = call.entering + row * call.entering_strides[0], *slope = call.hidden + row * width;
+            T* back = call.carried + row * call.carried_strides[0];
             across<T, 6, 5>(width, {own, own + width, own + 2 * width, b, h, slope},
                             {into, into + width, into + 2 * width, back, slope}, step);
-            if (others) std::copy(into, into + 2 * width, others + row * carried_apart);
+            if (call.others) std::copy(into, into + 2 * width, call.others + row * call.others_strides[0]);
         }
     });
 }
 
 // i, f, o = σ and g = tanh of the sums in `gates`, whose place they take; `kept` = f c + i g, `next` = o tanh(kept).
 template <typename T>
-void lstm(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memory, T* kept, T* next) {
-    share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
+void lstm(const abi::Lstm<T>& call) {
+    const int64_t width = call.width;
+    share(call.rows, 1, call.threads, call.rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            T* own = gates + row * 4 * width;
+            T* own = call.gates + row * 4 * width;
             across<T, 5, 6>(
-                width, {own, own + width, own + 2 * width, own + 3 * width, memory + row * width},
-                {own, own + width, own + 2 * width, own + 3 * width, kept + row * width, next + row * width},
+                width, {own, own + width, own + 2 * width, own + 3 * width, call.memory + row * width},
+                {own, own + width, own + 2 * width, own + 3 * width, call.kept + row * width, call.next + row * width},
                 [](const Vec<T>* in, Vec<T>* out) {
                     out[0] = sigmoid<T>(in[0]), out[1] = sigmoid<T>(in[1]);
                     out[2] = tanh_of<T>(in[2]), out[3] = sigmoid<T>(in[3]);
@@ -123,15 +125,15 @@ void lstm(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memor
 // `hidden` and `slope` are the gradients of what was next and kept; the latter becomes that of the memory before. `into`
 // becomes that of the sums.
 template <typename T>
-void lstm_backward(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, const T* kept,
-               const T* hidden, T* slope, T* into) {
-    share(rows, 1, threads, rows * width * kCost, [=](int64_t begin, int64_t end) {
+void lstm_backward(const abi::LstmBackward<T>& call) {
+    const int64_t width = call.width;
+    share(call.rows, 1, call.threads, call.rows * width * kCost, [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-            const T* own = gates + row * 4 * width;
-            T *to = into + row * 4 * width, *cell = slope + row * width;
+            const T* own = call.gates + row * 4 * width;
+            T *to = call.into + row * 4 * width, *cell = call.slope + row * width;
             across<T, 8, 5>(width,
-                            {own, own + width, own + 2 * width, own + 3 * width, memory + row * width,
-                             kept + row * width, hidden + row * width, cell},
+                            {own, own + width, own + 2 * width, own + 3 * width, call.memory + row * width,
+                             call.kept + row * width, call.hidden + row * width, cell},
                             {to, to + width, to + 2 * width, to + 3 * width, cell},
                             [](const Vec<T>* in, Vec<T>* out) {
                                 Vec<T> entering = in[0], forgetting = in[1], candidate = in[2], leaving = in[3];
@@ -149,25 +151,11 @@ void lstm_backward(int64_t rows, int64_t width, int64_t threads, const T* gates,
 
 }  // namespace
 
-#define REGARD_GATES(name, T)                                                                                       \
-    extern "C" void gru_##name(int64_t rows, int64_t width, int64_t threads, const T* sums, const T* given,         \
-                               const T* bias, const T* state, T* gates, T* kept, T* next) {                         \
-        gru<T>(rows, width, threads, sums, given, bias, state, gates, kept, next);                                  \
-    }                                                                                                               \
-    extern "C" void gru_backward_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* kept,    \
-                                    const T* state, T* hidden, T* entering, T* carried, T* others, int64_t apart,   \
-                                    int64_t carried_apart) {                                                        \
-        gru_backward<T>(rows, width, threads, gates, kept, state, hidden, entering, carried, others, apart,             \
-                    carried_apart);                                                                                 \
-    }                                                                                                               \
-    extern "C" void lstm_##name(int64_t rows, int64_t width, int64_t threads, T* gates, const T* memory, T* kept,   \
-                                T* next) {                                                                          \
-        lstm<T>(rows, width, threads, gates, memory, kept, next);                                                   \
-    }                                                                                                               \
-    extern "C" void lstm_backward_##name(int64_t rows, int64_t width, int64_t threads, const T* gates, const T* memory, \
-                                     const T* kept, const T* hidden, T* slope, T* into) {                           \
-        lstm_backward<T>(rows, width, threads, gates, memory, kept, hidden, slope, into);                               \
-    }
+#define REGARD_GATES(NAME, T)                                                                              \
+    extern "C" void gru_##NAME(const abi::Gru<T>& call) { gru(call); }                                     \
+    extern "C" void gru_backward_##NAME(const abi::GruBackward<T>& call) { gru_backward(call); }           \
+    extern "C" void lstm_##NAME(const abi::Lstm<T>& call) { lstm(call); }                                  \
+    extern "C" void lstm_backward_##NAME(const abi::LstmBackward<T>& call) { lstm_backward(call); }
 
 REGARD_GATES(float32, float)
 REGARD_GATES(float64, double)

@@ -4,18 +4,52 @@ torch's calls go over a step's numbers a dozen times; where `gates.cpp` could no
 tensors are on a CPU, of one type and, where nothing else is said, contiguous; a row is one item of the batch.
 """
 
-import ctypes
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, THREADS, Input, Output
 
-_KINDS = {torch.float32: "float32", torch.float64: "float64"}
+LIBRARY = Library("recurrent/gates", (torch.float32, torch.float64))
+_SIZES = {"rows": INTEGER, "width": INTEGER, "threads": THREADS}
+_STATE, _NEW_STATE = Input("rows", "width"), Output("rows", "width")
+
+_gru = LIBRARY.loop(
+    "gru",
+    **_SIZES,
+    sums=Input("rows", "3 * width"),
+    given=Input("rows", "3 * width"),
+    bias=Input("4 * width", optional=True),
+    state=_STATE,
+    gates=Output("rows", "3 * width"),
+    kept=_NEW_STATE,
+    next=_NEW_STATE,
+)
+_gru_backward = LIBRARY.loop(
+    "gru_backward",
+    **_SIZES,
+    gates=Input("rows", "3 * width"),
+    kept=_STATE,
+    state=_STATE,
+    hidden=_NEW_STATE,
+    entering=Output("rows", "3 * width", strides=1),
+    carried=Output("rows", "width", strides=1),
+    others=Output("rows", "2 * width", strides=1, optional=True),
+)
+_lstm = LIBRARY.loop(
+    "lstm", **_SIZES, gates=Output("rows", "4 * width"), memory=_STATE, kept=_NEW_STATE, next=_NEW_STATE
+)
+_lstm_backward = LIBRARY.loop(
+    "lstm_backward",
+    **_SIZES,
+    gates=Input("rows", "4 * width"),
+    memory=_STATE,
+    kept=_STATE,
+    hidden=_STATE,
+    slope=_NEW_STATE,
+    into=Output("rows", "4 * width"),
+)
 
 
 def gru(
@@ -39,10 +73,10 @@ def gru(
         kept: filled with what the state gave to the candidate, for the backward pass.
         out: filled with the state after it.
     """
-    if loop := _loop("gru", sums):
-        loop(given, bias, state, gates, kept, out)
+    rows, dim = state.shape
+    if LIBRARY.serves(sums.dtype):
+        _gru(rows=rows, width=dim, sums=sums, given=given, bias=bias, state=state, gates=gates, kept=kept, next=out)
         return
-    dim = state.shape[1]
     both, candidate = gates[:, : 2 * dim], gates[:, 2 * dim :]
     torch.add(sums[:, : 2 * dim], given[:, : 2 * dim], out=both)
     kept.copy_(given[:, 2 * dim :])
@@ -70,10 +104,20 @@ def gru_backward(
         carried: filled with that of `given`; where it is as wide as a state, with the candidate's alone, for the gates'
             are those of `sums`.
     """
-    dim = state.shape[1]
-    own, others = carried[:, -dim:], carried if carried.shape[1] > dim else None
-    if loop := _loop("gru_backward", gates):
-        loop(kept, state, hidden, entering, own, others, entering.stride(0), carried.stride(0))
+    rows, dim = state.shape
+    own, others = carried[:, -dim:], carried[:, : 2 * dim] if carried.shape[1] > dim else None
+    if LIBRARY.serves(gates.dtype):
+        _gru_backward(
+            rows=rows,
+            width=dim,
+            gates=gates,
+            kept=kept,
+            state=state,
+            hidden=hidden,
+            entering=entering,
+            carried=own,
+            others=others,
+        )
         return
     r, z, n = gates.chunk(3, -1)
     into = entering.chunk(3, -1)
@@ -82,7 +126,7 @@ def gru_backward(
     torch.mul(into[2], kept, out=into[0]).mul_(r).mul_(1 - r)
     torch.mul(into[2], r, out=own)
     if others is not None:
-        others[:, : 2 * dim] = entering[:, : 2 * dim]
+        others.copy_(entering[:, : 2 * dim])
     hidden.mul_(z)
 
 
@@ -100,10 +144,10 @@ def lstm(
         kept: filled with the memory after it.
         out: with the state after it.
     """
-    if loop := _loop("lstm", gates):
-        loop(memory, kept, out)
+    rows, dim = memory.shape
+    if LIBRARY.serves(gates.dtype):
+        _lstm(rows=rows, width=dim, gates=gates, memory=memory, kept=kept, next=out)
         return
-    dim = memory.shape[1]
     gates[:, : 2 * dim].sigmoid_(), gates[:, 2 * dim : 3 * dim].tanh_(), gates[:, 3 * dim :].sigmoid_()
     entering, forgetting, candidate, leaving = gates.chunk(4, -1)
     torch.mul(forgetting, memory, out=kept).addcmul_(entering, candidate)
@@ -126,8 +170,11 @@ def lstm_backward(
         slope: of the memory after it, from what came later; becomes that of the memory before.
         into: filled with that of the sums.
     """
-    if loop := _loop("lstm_backward", gates):
-        loop(memory, kept, hidden, slope, into)
+    rows, dim = memory.shape
+    if LIBRARY.serves(gates.dtype):
+        _lstm_backward(
+            rows=rows, width=dim, gates=gates, memory=memory, kept=kept, hidden=hidden, slope=slope, into=into
+        )
         return
     entering, forgetting, candidate, leaving = gates.chunk(4, -1)
     to = into.chunk(4, -1)
@@ -138,29 +185,3 @@ def lstm_backward(
     torch.mul(slope, memory, out=to[1]).mul_(forgetting).mul_(1 - forgetting)
     torch.mul(slope, entering, out=to[2]).mul_(candidate.square().neg_().add_(1))
     slope.mul_(forgetting)
-
-
-def _loop(name: str, sums: Tensor) -> Callable[..., None] | None:
-    """The native loop over the rows of `sums`, which waits for the other tensors; None where there is none."""
-    library, kind = compiler.library("recurrent/gates"), _KINDS.get(sums.dtype)
-    if library is None or kind is None:
-        return None
-    loop = _typed(library, f"{name}_{kind}")
-    rows, width = sums.shape[0], sums.shape[1] // (4 if name.startswith("lstm") else 3)
-
-    def run(*others: Tensor | int | None) -> None:
-        addresses = (one.data_ptr() if isinstance(one, Tensor) else one for one in others)
-        loop(rows, width, torch.get_num_threads(), sums.data_ptr(), *addresses)
-
-    return run
-
-
-@functools.cache
-def _typed(library: ctypes.CDLL, name: str) -> Any:
-    loop = getattr(library, name)
-    pointers, steps = {"gru": (7, 0), "gru_backward": (7, 2), "lstm": (4, 0), "lstm_backward": (6, 0)}[
-        name.rpartition("_")[0]
-    ]
-    whole = ctypes.c_int64
-    loop.argtypes, loop.restype = (*(whole,) * 3, *(ctypes.c_void_p,) * pointers, *(whole,) * steps), None
-    return loop
