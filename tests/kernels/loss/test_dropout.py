@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.kernels.loss import dropout
+from regard.kernels.native import compiler
 from regard.layers.dropout import Dropout
 from tests.native import needs_compiler
 
@@ -97,8 +98,8 @@ def test_threads_change_no_bit():
 def test_the_layer_draws_as_it_did(monkeypatch):
     """A run that began without a compiler goes on with one."""
     x, results = torch.randn(67, 71), []
-    for library in (dropout.compiler.library, lambda name: None):
-        monkeypatch.setattr(dropout.compiler, "library", library)
+    for library in (compiler.library, lambda name: None):
+        monkeypatch.setattr(compiler, "library", library)
         torch.manual_seed(3)
         results.append(Dropout(0.3)(x))
     assert same(*results)

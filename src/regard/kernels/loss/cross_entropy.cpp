@@ -31,17 +31,13 @@ bool first_of_all(const float* row, int64_t target, float most) {
     return true;
 }
 
-struct Sizes {
-    int64_t rows, size, threads, ignored;
-    float smoothing;
-};
+using Call = abi::CrossEntropy<float>;
 
 // The loss of one row, to which `bias` is added where it lies, unless it is null. `gradient` is null or becomes its own,
 // and may lie where the row does; it is added to `sums`, unless that is null.
-float one_row(const Sizes& sizes, float* row, int64_t target, const float* bias, float* gradient, float* sums_of_slopes,
-              bool& right) {
-    const int64_t size = sizes.size;
-    const float smoothing = sizes.smoothing;
+float one_row(const Call& call, float* row, int64_t target, float* gradient, float* sums_of_slopes, uint8_t& right) {
+    const int64_t size = call.size;
+    const float smoothing = float(call.smoothing), *bias = call.bias;
     if (bias)
         for (int64_t i = 0; i < size; ++i) row[i] += bias[i];
     V most = all<float>(-std::numeric_limits<float>::infinity()), added = {}, sums = {};
@@ -86,17 +82,16 @@ extern "C" int64_t cross_entropy_block() { return kBlock; }
 // A row whose target is `ignored` has no loss and no gradient, whatever it holds. `bias` is null or added to each row,
 // where it lies; `gradient` is null, or may be the logits themselves; `slopes` is null or gets, of each kBlock rows, the
 // sum of their gradients.
-extern "C" void cross_entropy(const Sizes* sizes, float* logits, const int64_t* targets, const float* bias,
-                              float* gradient, float* slopes, float* losses, bool* right) {
-    const int64_t rows = sizes->rows, size = sizes->size;
-    share(rows, slopes ? kBlock : 1, sizes->threads, rows * size * 16, [=](int64_t begin, int64_t end) {
+extern "C" void cross_entropy_float32(const Call& call) {
+    const int64_t rows = call.rows, size = call.size;
+    share(rows, call.slopes ? kBlock : 1, call.threads, rows * size * 16, [&, size](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
-            float* slope = gradient ? gradient + r * size : nullptr;
-            float* sums = slopes ? slopes + r / kBlock * size : nullptr;
+            float* slope = call.gradient ? call.gradient + r * size : nullptr;
+            float* sums = call.slopes ? call.slopes + r / kBlock * size : nullptr;
             if (sums && r % kBlock == 0) std::fill(sums, sums + size, 0.0f);
-            losses[r] = 0, right[r] = false;
-            if (targets[r] != sizes->ignored)
-                losses[r] = one_row(*sizes, logits + r * size, targets[r], bias, slope, sums, right[r]);
+            call.losses[r] = 0, call.right[r] = false;
+            if (call.targets[r] != call.ignored)
+                call.losses[r] = one_row(call, call.logits + r * size, call.targets[r], slope, sums, call.right[r]);
             else if (slope)
                 std::fill(slope, slope + size, 0.0f);
         }

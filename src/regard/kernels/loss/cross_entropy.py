@@ -5,7 +5,6 @@ Where it is given what makes the logits, no one else holds them: it adds the bia
 Label smoothing: Szegedy et al. 2016, section 7.
 """
 
-import ctypes
 from typing import Any
 
 import torch
@@ -16,18 +15,34 @@ from regard.errors import ShapeError
 from regard.kernels.autograd.once_differentiable import graph_anchor, once_differentiable
 from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
 from regard.kernels.native.huge_pages import in_large_pages
 
-_NAME = "loss/cross_entropy"
 _LEAST = 2**12  # logits from which on it is faster
+
+LIBRARY = Library("loss/cross_entropy", (torch.float32,))
+_loop = LIBRARY.loop(
+    "cross_entropy",
+    **dict.fromkeys(("rows", "size", "blocks"), INTEGER),
+    threads=THREADS,
+    ignored=INTEGER,
+    smoothing=REAL,
+    logits=Output("rows", "size"),
+    targets=Input("rows", dtype=torch.int64),
+    bias=Input("size", optional=True),
+    gradient=Output("rows", "size", optional=True),
+    slopes=Output("blocks", "size", optional=True),
+    losses=Output("rows"),
+    right=Output("rows", dtype=torch.bool),
+)
 
 
 def serves(logits: Tensor, targets: Tensor) -> bool:
     """Whether the loop takes these logits: float32 on a CPU, a plain call, where it could be built."""
     if logits.numel() < _LEAST or type(targets) is not Tensor or targets.device.type != "cpu":
         return False
-    return _is_plain_matrix(logits) and compiler.library(_NAME) is not None
+    return _is_plain_matrix(logits) and LIBRARY.serves(torch.float32)
 
 
 def serves_vocabulary(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> bool:
@@ -38,7 +53,7 @@ def serves_vocabulary(features: Tensor, weight: Tensor, bias: Tensor, targets: T
         return False
     if bias.shape != weight.shape[:1] or features.shape[1] != weight.shape[1]:  # torch's own layer refuses in words
         return False
-    return compiler.library(_NAME) is not None
+    return LIBRARY.serves(torch.float32)
 
 
 def _is_plain_matrix(x: Tensor) -> bool:
@@ -91,21 +106,6 @@ def _check(targets: Tensor, rows: int, choices: int, ignored: int) -> None:
         raise IndexError(f"a target is {int(targets[outside][0])}, and the choices are 0 to {choices - 1}")
 
 
-class _Sizes(ctypes.Structure):
-    """As the loop has it."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("rows", "size", "threads", "ignored")),
-        ("smoothing", ctypes.c_float),
-    )
-
-
-def _library() -> Any:
-    library = compiler.library(_NAME)
-    assert library is not None
-    return library
-
-
 def _run(
     logits: Tensor,
     targets: Tensor,
@@ -117,11 +117,20 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Each row's loss, and whether its target was the first choice; see the loop."""
     losses, right = logits.new_empty(len(logits)), logits.new_empty(len(logits), dtype=torch.bool)
-    sizes = _Sizes(*logits.shape, torch.get_num_threads(), ignored, smoothing)
-    targets = targets.contiguous().long()
-    parts = (logits, targets, bias, gradient, slopes, losses, right)
-    given = (None if one is None else ctypes.c_void_p(one.data_ptr()) for one in parts)
-    _library().cross_entropy(ctypes.byref(sizes), *given)
+    _loop(
+        rows=len(logits),
+        size=logits.shape[1],
+        blocks=0 if slopes is None else len(slopes),
+        ignored=ignored,
+        smoothing=smoothing,
+        logits=logits,
+        targets=targets.contiguous().long(),
+        bias=bias,
+        gradient=gradient,
+        slopes=slopes,
+        losses=losses,
+        right=right,
+    )
     return losses, right
 
 
@@ -161,7 +170,7 @@ class _OfVocabulary(torch.autograd.Function):
         torch.mm(features, weight.t(), out=logits)
         needs_gradient = any(ctx.needs_input_grad)
         if ctx.needs_input_grad[3]:
-            slopes = logits.new_empty(-(-rows // _library().cross_entropy_block()), choices)
+            slopes = logits.new_empty(-(-rows // LIBRARY.number("cross_entropy_block")), choices)
         gradient = logits if needs_gradient else None
         losses, right = _run(logits, targets, smoothing, ignored, gradient, bias.contiguous(), slopes)
         ctx.save_for_backward(gradient, None if slopes is None else slopes.sum(0), features, weight, none)

@@ -3,8 +3,6 @@
 Srivastava et al. 2014; what stays is divided by the part that stays, so that nothing is scaled at test time.
 """
 
-import ctypes
-import functools
 from typing import Any
 
 import torch
@@ -12,14 +10,26 @@ from jaxtyping import Float, Int16, Int64
 from torch import Tensor
 
 from regard.kernels.autograd.plain import are_materialized, is_plain
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
 
 LEVELS = 1 << 16
 """16 bits decide over a number: a rate is a multiple of 1/65,536, and the scale is that of the rounded rate."""
 
 _LANES = 4  # numbers that one 64-bit draw decides over
-_KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _LEAST = 2**12  # numbers from which on it is faster
+
+LIBRARY = Library("loss/dropout", (torch.float32, torch.float64))
+_loop = LIBRARY.loop(
+    "dropped",
+    size=INTEGER,
+    threads=THREADS,
+    x=Input("size"),
+    bits=Input("size", dtype=torch.int16),
+    least=INTEGER,
+    scale=REAL,
+    out=Output("size"),
+)
 
 
 def draws(numbers: int) -> int:
@@ -60,27 +70,16 @@ def dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"], rate: int
     """
     fits = (
         type(x) is Tensor
-        and x.dtype in _KINDS
         and x.is_cpu
         and bits.is_cpu
         and x.numel() >= _LEAST
         and x.is_contiguous()
         and bits.is_contiguous()
     )
-    if not fits or not is_plain(x) or not are_materialized(x) or compiler.library("loss/dropout") is None:
+    if not fits or not is_plain(x) or not are_materialized(x) or not LIBRARY.serves(x.dtype):
         return x * multipliers(bits, rate, x.dtype)
     out: Tensor = _Dropped.apply(x, bits, rate)
     return out
-
-
-@functools.cache
-def _loop(kind: torch.dtype) -> Any:
-    library = compiler.library("loss/dropout")
-    assert library is not None
-    loop, whole, pointer = library[f"dropped_{_KINDS[kind]}"], ctypes.c_int64, ctypes.c_void_p
-    loop.argtypes = (whole, whole, pointer, pointer, whole, ctypes.c_double, pointer)
-    loop.restype = None
-    return loop
 
 
 class _Dropped(torch.autograd.Function):
@@ -89,8 +88,8 @@ class _Dropped(torch.autograd.Function):
         ctx.save_for_backward(bits)
         ctx.rate = rate
         out = torch.empty_like(x)
-        given = x.data_ptr(), bits.data_ptr(), *_how(rate), out.data_ptr()
-        _loop(x.dtype)(x.numel(), torch.get_num_threads(), *given)
+        least, scale = _how(rate)
+        _loop(size=x.numel(), x=x, bits=bits, least=least, scale=scale, out=out)
         return out
 
     @staticmethod
