@@ -199,7 +199,7 @@ def test_a_structure_that_is_filled_once_holds_its_tensors_and_is_part_of_others
     pair = library.structure("Pair", inputs=INTEGER, one=Part(line), others=Part(line, apart="inputs"))
     weight = torch.ones(2)
     filled = line.filled(inputs=2, weight=weight)
-    assert list(filled._numbers) == [2, weight.data_ptr()] and filled.held[1] is weight
+    assert list(filled._numbers) == [2, weight.data_ptr()] and filled["weight"] is weight
     row = line.row([filled, filled])
     made = pair.filled(inputs=2, one=filled, others=row)
     assert list(made._numbers) == [2, 2, weight.data_ptr(), row.address]

@@ -11,7 +11,6 @@ from regard.attention.attend import explain
 from regard.kernels.dot import dot
 from regard.kernels.dot.amx import half
 from regard.kernels.native import compiler
-from regard.kernels.transformer import argmax
 from tests.native import needs_compiler
 
 
@@ -19,7 +18,7 @@ from tests.native import needs_compiler
 def fresh(monkeypatch):
     """Nothing was built or refused yet, loops are on, and nothing is remembered of what this test does."""
     monkeypatch.delenv(compiler.SWITCH, raising=False)
-    remembered = compiler.library, dot._loop, half._library, argmax._loop
+    remembered = compiler.library, dot._loop, half._library
     for each in remembered:
         each.cache_clear()
     yield

@@ -30,15 +30,18 @@ SWITCH = "REGARD_CHECK_LOOPS"
 
 
 class Filled:
-    """A structure that was filled once for many calls. It holds its tensors."""
+    """A structure that was filled once for many calls. It holds its tensors, and has its fields by their names."""
 
-    def __init__(self, of: "Structure", data: bytes, held: Any) -> None:
-        self.of, self.data, self.held = of, data, held
+    def __init__(self, of: "Structure", data: bytes, fields: Any) -> None:
+        self.of, self.data, self._fields = of, data, fields
         self._numbers = array("q", data)
         self.address: int = self._numbers.buffer_info()[0]
 
     def __len__(self) -> int:
         return len(self.data) // self.of.size
+
+    def __getitem__(self, name: str) -> Any:
+        return self._fields[name]
 
 
 class Part(NamedTuple):
@@ -122,7 +125,8 @@ class Structure:
         for one, field in self.fields.items():
             if os.environ.get(SWITCH) == "1" and not isinstance(field, Value):
                 lines.append(f"check({one!r}, {one}, ({', '.join(field.shape)},), {kind_of})")
-        lines += [line.replace("PACKED", packed) for line in then]
+        before = (field.before(one) for one, field in self.fields.items() if isinstance(field, Input))
+        lines += [*filter(None, before), *(line.replace("PACKED", packed) for line in then)]
         scope |= {
             "pack": struct.Struct(self._format).pack,
             "get_num_threads": torch.get_num_threads,
@@ -137,7 +141,7 @@ class Structure:
     def filled(self) -> Callable[..., Filled]:
         """Takes the fields by keyword, for a structure that is given to many calls. The library has one type."""
         (kind,) = self.library.kinds
-        then = [f"return Filled(of, PACKED, ({', '.join(self.fields)},))"]
+        then = ["fields = locals()", "return Filled(of, PACKED, fields)"]
         return self.function(self.name, "kind", then, of=self, Filled=Filled, kind=kind)
 
     def row(self, each: Sequence[Filled]) -> Filled:
@@ -173,7 +177,7 @@ class Library:
         return made
 
     def loop(self, name: str, base: Structure | None = None, /, **fields: Field) -> Callable[..., None]:
-        """A loop as a Python function of its fields by keyword; its type is that of its first tensor of the loop's own.
+        """A loop as a Python function of its fields by keyword; it's called for the type of its first tensor.
 
         Args:
             name: in C++ with the type behind it, `<name>_float32`.
@@ -191,8 +195,8 @@ class Library:
     ) -> Callable[..., Any]:
         own = self.structure("".join(map(str.capitalize, name.split("_"))), base, **fields)
         self._loops[name] = own, returns
-        tensors = (one for one, field in own.fields.items() if isinstance(field, Input) and field.dtype is None)
-        kind = f"{next(tensors)}.dtype"
+        tensors = [one for one, field in own.fields.items() if isinstance(field, Input) and field.is_typed]
+        kind = f"{tensors[0]}.dtype"
         then = [f"run, failed = loops[{kind}]", "found = run(PACKED)", "if failed(): out_of_memory()", "return found"]
         scope = {"loops": _Bound(self, name, returns), "out_of_memory": functools.partial(_out_of_memory, name)}
         return own.function(name, kind, then, **scope)

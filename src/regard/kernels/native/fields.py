@@ -82,6 +82,8 @@ class Input:
         self.view, self.broadcast, self.laid = view, broadcast, laid
         self.strides = len(shape) if view else strides
         self.code = "q" * (1 + self.strides)
+        self.is_typed = dtype is None and not optional
+        """Whether a tensor is always there, and is of the loop's type."""
 
     def declare(self, name: str) -> str:
         """The field in C++."""
@@ -92,15 +94,20 @@ class Input:
 
     def fill(self, name: str) -> str:
         """What is packed, as Python's text."""
-        address, strides = f"{name}.data_ptr()", f"{name}.stride()[:{self.strides}]"
-        if self.broadcast:
-            strides = f"broadcast_strides({name}, {self.strides})"
-        if self.optional:
-            address, strides = (
-                f"({none} if {name} is None else {text})"
-                for none, text in ((0, address), ((0,) * self.strides, strides))
-            )
-        return f"{address}, *{strides}" if self.strides else address
+        address = f"(0 if {name} is None else {name}.data_ptr())" if self.optional else f"{name}.data_ptr()"
+        return ", ".join([address, *self._strides_of(name)])
+
+    def before(self, name: str) -> str | None:
+        """A line of Python before the packing: to unpack strides within a call would take longer."""
+        if not self.strides:
+            return None
+        axes, names = len(self.shape), self._strides_of(name)
+        text = f"broadcast_strides({name}, {axes})" if self.broadcast else f"{name}.stride()"
+        given = f"{(0,) * axes} if {name} is None else {text}" if self.optional else text
+        return f"{', '.join(names + ['_'] * (axes - self.strides))}, = {given}"
+
+    def _strides_of(self, name: str) -> list[str]:
+        return [f"{name}_{axis}" for axis in range(self.strides)]
 
     def fault(self, tensor: Any, sizes: Sequence[int], kind: torch.dtype) -> str | None:
         """What a tensor is that it shouldn't be, and what was expected.

@@ -61,15 +61,16 @@ int64_t first_of(int64_t size, const float* numbers, float top) {
 
 extern "C" {
 
-// Of rows that lie `apart` numbers apart. `banned` is null or has a byte for each choice: a banned choice is not chosen,
-// but counts in the sum. Where all is, or all is −inf, the first has −inf; 0 is given where a row has NaN or +inf.
-int first_of_rows(int64_t rows, int64_t choices, int64_t apart, const float* logits, const uint8_t* banned,
-                  int64_t* best, double* log_probability) {
-    int fine = 0;
+// `banned` is null or has a byte for each choice: a banned choice is not chosen,
+// but counts in the sum. Where all is, or all is −inf, the first has −inf; false is given where a row has NaN or +inf.
+bool first_of_rows_float32(const abi::FirstOfRows<float>& call) {
+    bool fine = false;
+    const int64_t choices = call.choices;
+    const uint8_t* banned = call.banned;
     share(1, 1, 1, 0, [&](int64_t, int64_t) {  // which reports a lack of memory
         std::vector<float> allowed(banned ? choices : 0);
-        for (int64_t r = 0; r < rows; ++r) {
-            const float* row = logits + r * apart;
+        for (int64_t r = 0; r < call.rows; ++r) {
+            const float* row = call.logits + r * call.logits_strides[0];
             float top = top_of(choices, row);
             double total = sum_of(choices, row, std::max(top, kLowest));
             if (top == kInfinite || total != total) return;
@@ -81,10 +82,10 @@ int first_of_rows(int64_t rows, int64_t choices, int64_t apart, const float* log
                 row = allowed.data();
                 chosen = top_of(choices, row);
             }
-            best[r] = first_of(choices, row, chosen);
-            log_probability[r] = chosen - log_sum;
+            call.best[r] = first_of(choices, row, chosen);
+            call.log_probability[r] = chosen - log_sum;
         }
-        fine = 1;
+        fine = true;
     });
     return fine;
 }

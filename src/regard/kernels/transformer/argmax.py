@@ -3,19 +3,24 @@
 Beside a small model's step the calls of numpy, or of torch, are a large part of the time.
 """
 
-import ctypes
-import functools
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, Input, Output
 
-_NAME = "transformer/argmax"
-_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
+LIBRARY = Library("transformer/argmax", (torch.float32,))
+_first_of_rows = LIBRARY.predicate(
+    "first_of_rows",
+    rows=INTEGER,
+    choices=INTEGER,
+    logits=Input("rows", "choices", strides=1),
+    banned=Input("choices", dtype=torch.bool, optional=True),
+    best=Output("rows", dtype=torch.int64),
+    log_probability=Output("rows", dtype=torch.float64),
+)
 
 
 def serves(logits: Tensor, banned: Tensor | None) -> bool:
@@ -26,7 +31,7 @@ def serves(logits: Tensor, banned: Tensor | None) -> bool:
         return False
     if banned is not None and (banned.shape != logits.shape[1:] or banned.dtype is not torch.bool or not banned.is_cpu):
         return False
-    return compiler.library(_NAME) is not None
+    return LIBRARY.serves(torch.float32)
 
 
 def first(
@@ -39,15 +44,5 @@ def first(
     rows, choices = logits.shape
     best, found = torch.empty(rows, 1, dtype=torch.long), torch.empty(rows, 1, dtype=torch.double)
     banned = None if banned is None else banned.contiguous()
-    marks = None if banned is None else banned.data_ptr()
-    fine = _loop()(rows, choices, logits.stride(0), logits.data_ptr(), marks, best.data_ptr(), found.data_ptr())
+    fine = _first_of_rows(rows=rows, choices=choices, logits=logits, banned=banned, best=best, log_probability=found)
     return (best.numpy(), found.numpy()) if fine else None
-
-
-@functools.cache
-def _loop() -> Any:
-    library = compiler.library(_NAME)
-    assert library is not None
-    loop = library.first_of_rows
-    loop.argtypes = (_WHOLE, _WHOLE, _WHOLE, _POINTER, _POINTER, _POINTER, _POINTER)
-    return loop

@@ -4,7 +4,6 @@ GELU and its slope are made in one pass, where x is at hand, and the slope takes
 product a number. torch's own makes x's normal density and distribution anew. The loop is `step.cpp`.
 """
 
-import ctypes
 from typing import Any
 
 import torch
@@ -14,9 +13,8 @@ from torch import Tensor
 
 from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.plain import is_plain, is_plain_tensor
-from regard.kernels.native import compiler
+from regard.kernels.transformer import loops
 
-_NAME = "transformer/step"
 _LEAST = 2**14  # numbers between the layers from which on it is faster
 
 
@@ -34,7 +32,7 @@ def serves(x: Tensor, hidden: int, *weights: Tensor | None) -> bool:
     if not is_plain(x) or not all(map(is_plain_tensor, given)) or not any(one.requires_grad for one in given):
         return False
     numbers = x.shape[:-1].numel() * hidden
-    return numbers >= _LEAST and compiler.library(_NAME) is not None
+    return numbers >= _LEAST and loops.LIBRARY.serves(torch.float32)
 
 
 def gelu_network(
@@ -62,14 +60,7 @@ class _Network(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, one: Tensor, bias: Tensor | None, other: Tensor, other_bias: Any) -> Tensor:
         slope = F.linear(x, one, bias)  # its input so far
         hidden = torch.empty_like(slope)
-        library = compiler.library(_NAME)
-        assert library is not None
-        library.gelu_and_slope(
-            ctypes.c_int64(slope.numel()),
-            ctypes.c_int64(torch.get_num_threads()),
-            ctypes.c_void_p(slope.data_ptr()),
-            ctypes.c_void_p(hidden.data_ptr()),
-        )
+        loops.gelu_and_slope(size=slope.numel(), x=slope, y=hidden)
         ctx.save_for_backward(x, one, bias, other, other_bias, hidden, slope)
         return F.linear(hidden, other, other_bias)
 

@@ -38,14 +38,8 @@ struct Row {
     }
 };
 
-struct Forward {  // norm.py's array
-    int64_t rows, size, threads;
-    const float *x, *more, *weight, *bias;
-    float *sums, *y, *means, *scales;
-};
-
 template <bool kWhole>
-void forward(const Forward& call, double epsilon) {
+void forward(const abi::NormForward<float>& call) {
     const Row<kWhole> line{call.size};
     const int64_t size = call.size;
     share(call.rows, 1, call.threads, call.rows * size * 4, [&, size](int64_t begin, int64_t end) {
@@ -69,7 +63,7 @@ void forward(const Forward& call, double epsilon) {
                 V apart = line.inside(line.read(row, i) - mean, i);
                 squares += apart * apart;
             }
-            const float scale = float(1 / std::sqrt(double(halved<float>(squares)) / size + epsilon));
+            const float scale = float(1 / std::sqrt(double(halved<float>(squares)) / size + call.epsilon));
             float* y = call.y + r * size;
             for (int64_t i = 0; i < size; i += L) {
                 V found = (line.read(row, i) - mean) * scale * line.read(call.weight, i);
@@ -81,14 +75,8 @@ void forward(const Forward& call, double epsilon) {
     });
 }
 
-struct Backward {  // norm.py's array
-    int64_t rows, size, threads;
-    const float *above, *past, *s, *means, *scales, *weight;
-    float *parts, *to_s, *to_weight, *to_bias;
-};
-
 template <bool kWhole>
-void backward(const Backward& call) {
+void backward(const abi::NormBackward<float>& call) {
     const Row<kWhole> line{call.size};
     const int64_t size = call.size;
     share(call.rows, kRows, call.threads, call.rows * size * 8, [&, size](int64_t begin, int64_t end) {
@@ -133,21 +121,21 @@ extern "C" {
 
 // y = (s − mean) / √(variance + ε) · weight [+ bias] for s = x [+ more]. `sums` (null without `more`) receives s, and
 // `means` and `scales` (1 / √ …) a number a row.
-void norm_forward(const Forward* call, double epsilon) {
-    if (call->size % L)
-        forward<false>(*call, epsilon);
+void norm_forward_float32(const abi::NormForward<float>& call) {
+    if (call.size % L)
+        forward<false>(call);
     else
-        forward<true>(*call, epsilon);
+        forward<true>(call);
 }
 
 // `to_s` receives what comes back to s from what comes back to y (`above`), and `past` (or null) added to it: that which
 // comes back to s from elsewhere. `to_weight` and `to_bias` (or null) receive the sums over rows; `parts` has room for
 // two of them for each kRows rows.
-void norm_backward(const Backward* call) {
-    if (call->size % L)
-        backward<false>(*call);
+void norm_backward_float32(const abi::NormBackward<float>& call) {
+    if (call.size % L)
+        backward<false>(call);
     else
-        backward<true>(*call);
+        backward<true>(call);
 }
 
 }  // extern "C"

@@ -6,9 +6,6 @@ torch's own calls go through the rows once for the sum, twice for its norm, thre
 where gradients come back to the sum on two ways, as in a Transformer's block. The loop is `norm.cpp`.
 """
 
-import ctypes
-import functools
-from array import array
 from typing import Any
 
 import torch
@@ -20,11 +17,45 @@ from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.hooks import is_hooked
 from regard.kernels.autograd.plain import are_materialized, is_plain, is_plain_tensor
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
 
-_NAME = "transformer/norm"
 _LEAST = 2**13  # numbers from which on it is faster
 _ROWS = 64  # `norm.cpp`'s kRows
+
+LIBRARY = Library("transformer/norm", (torch.float32,))
+_loop_forward = LIBRARY.loop(
+    "norm_forward",
+    rows=INTEGER,
+    size=INTEGER,
+    threads=THREADS,
+    epsilon=REAL,
+    x=Input("rows", "size"),
+    more=Input("rows", "size", optional=True),
+    weight=Input("size"),
+    bias=Input("size", optional=True),
+    sums=Output("rows", "size", optional=True),
+    y=Output("rows", "size"),
+    means=Output("rows"),
+    scales=Output("rows"),
+)
+_loop_backward = LIBRARY.loop(
+    "norm_backward",
+    rows=INTEGER,
+    size=INTEGER,
+    blocks=INTEGER,
+    threads=THREADS,
+    above=Input("rows", "size"),
+    past=Input("rows", "size", optional=True),
+    s=Input("rows", "size"),
+    means=Input("rows"),
+    scales=Input("rows"),
+    weight=Input("size"),
+    parts=Output("blocks", "2", "size"),
+    to_s=Output("rows", "size"),
+    to_weight=Output("size"),
+    to_bias=Output("size", optional=True),
+)
 
 
 def sum_and_norm(
@@ -62,18 +93,7 @@ def _serves(norm: nn.Module, x: Tensor, more: Tensor | None) -> bool:
         one.dtype is not torch.float32 or not one.is_cpu or one.is_neg() or not is_plain_tensor(one) for one in given
     ):
         return False
-    return any(one.requires_grad for one in given) and not is_hooked(norm) and _loops() is not None
-
-
-@functools.cache
-def _loops() -> tuple[Any, Any] | None:
-    """Forward and backward, None where they could not be built."""
-    library = compiler.library(_NAME)
-    if library is None:
-        return None
-    library.norm_forward.argtypes, library.norm_forward.restype = (ctypes.c_void_p, ctypes.c_double), None
-    library.norm_backward.argtypes, library.norm_backward.restype = (ctypes.c_void_p,), None
-    return library.norm_forward, library.norm_backward
+    return any(one.requires_grad for one in given) and not is_hooked(norm) and LIBRARY.serves(torch.float32)
 
 
 def _formula(
@@ -81,11 +101,6 @@ def _formula(
 ) -> tuple[Tensor, Tensor]:
     summed = x.view_as(x) if more is None else x + more
     return summed, F.layer_norm(summed, weight.shape, weight, bias, epsilon)
-
-
-def _numbers(rows: int, size: int, *tensors: Tensor | None) -> array:
-    """What `norm.cpp` calls Forward and Backward."""
-    return array("q", (rows, size, torch.get_num_threads(), *(0 if one is None else one.data_ptr() for one in tensors)))
 
 
 class _Norm(torch.autograd.Function):
@@ -98,10 +113,19 @@ class _Norm(torch.autograd.Function):
         more, bias = (one if one is None else one.contiguous() for one in (more, bias))
         summed = None if more is None else torch.empty_like(x)
         normed, (means, scales) = torch.empty_like(x), x.new_empty(2, x.shape[:-1].numel()).unbind()
-        numbers = _numbers(len(means), x.shape[-1], x, more, weight, bias, summed, normed, means, scales)
-        loops = _loops()
-        assert loops is not None
-        loops[0](numbers.buffer_info()[0], epsilon)
+        _loop_forward(
+            rows=len(means),
+            size=x.shape[-1],
+            epsilon=epsilon,
+            x=x,
+            more=more,
+            weight=weight,
+            bias=bias,
+            sums=summed,
+            y=normed,
+            means=means,
+            scales=scales,
+        )
         ctx.save_for_backward(*given, summed, means, scales)
         ctx.epsilon = epsilon
         ctx.set_materialize_grads(False)
@@ -126,11 +150,21 @@ class _Norm(torch.autograd.Function):
         parts = s.new_empty((len(means) + _ROWS - 1) // _ROWS, 2, size)
         to_s, to_weight = torch.empty_like(s), torch.empty_like(weight)
         to_bias = None if given[3] is None else torch.empty_like(weight)
-        found = parts, to_s, to_weight, to_bias
-        numbers = _numbers(len(means), size, grad_normed, grad_summed, s, means, scales, weight, *found)
-        loops = _loops()
-        assert loops is not None
-        loops[1](numbers.buffer_info()[0])
+        _loop_backward(
+            rows=len(means),
+            size=size,
+            blocks=len(parts),
+            above=grad_normed,
+            past=grad_summed,
+            s=s,
+            means=means,
+            scales=scales,
+            weight=weight,
+            parts=parts,
+            to_s=to_s,
+            to_weight=to_weight,
+            to_bias=to_bias,
+        )
         return to_s, None if given[1] is None else to_s, to_weight, to_bias, None
 
 

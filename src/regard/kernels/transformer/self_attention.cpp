@@ -19,13 +19,7 @@ constexpr int L = kLanes<float>;
 constexpr int64_t kPanel = dot::kPanel<float>, kRows = 4 * kStrip;  // of a block, on the backward pass
 using V = Vec<float>;
 
-struct Call {  // self_attention.py's array
-    int64_t batch, size, heads, key_heads, width, threads, causal;
-    const float* made;  // (batch, size, heads + 2 · key_heads, width): queries, keys, values
-    float *context, *statistics;  // (batch, size, heads, width); (batch, heads, 2, size): maxima, 1 / sums of weights
-    const float* upstream;        // as context
-    float* to_made;
-
+struct Call : abi::SelfAttentionCall<float> {
     int64_t line() const { return (heads + 2 * key_heads) * width; }
     int64_t across() const { return heads * width; }
     int64_t room() const { return (size + kPanel - 1) / kPanel * kPanel; }
@@ -69,11 +63,12 @@ inline float largest_of(const float* scores, int64_t span) {
 
 inline int64_t whole_vectors(int64_t size) { return (size + L - 1) / L * L; }
 
-void forward_head(const Call& call, int64_t item, int64_t head, const float* keys, const float* values, float* room) {
+void forward_head(const Call& call, float* contexts, float* statistics, int64_t item, int64_t head, const float* keys,
+                  const float* values, float* room) {
     float *query = room, *scores = query + kStrip * call.width;
     const float* from = call.made + item * call.size * call.line() + head * call.width;
-    float* context = call.context + item * call.size * call.across() + head * call.width;
-    float *tops = call.statistics + (item * call.heads + head) * 2 * call.size, *inverses = tops + call.size;
+    float* context = contexts + item * call.size * call.across() + head * call.width;
+    float *tops = statistics + (item * call.heads + head) * 2 * call.size, *inverses = tops + call.size;
     for (int64_t first = 0; first < call.size; first += kStrip) {
         const int64_t count = std::min(kStrip, call.size - first), span = call.visible_keys(first + count - 1);
         const int64_t end = whole_vectors(span);
@@ -101,7 +96,9 @@ void forward_head(const Call& call, int64_t item, int64_t head, const float* key
     }
 }
 
-void forward(const Call& call, float scale) {
+void forward(const abi::SelfAttentionForward<float>& given) {
+    const Call call{given};
+    const float scale = float(call.scale);
     const int64_t group = call.heads / call.key_heads;
     const int64_t cost = 4 * call.batch * call.heads * call.size * call.size * call.width;
     share(call.batch * call.key_heads, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
@@ -113,7 +110,7 @@ void forward(const Call& call, float scale) {
             transposed(call, key, scale * float(dot::kLog2e), keys.at);
             rows(key + call.key_heads * call.width, call.line(), call.size, call.width, values.at, call.width);
             for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
-                forward_head(call, item, head, keys.at, values.at, room.at);
+                forward_head(call, given.context, given.statistics, item, head, keys.at, values.at, room.at);
         }
     });
 }
@@ -146,16 +143,18 @@ void weigh(float scale, int64_t span, int64_t end, float top, float inverse, flo
     }
 }
 
-void backward_head(const Call& call, float scale, int64_t item, int64_t head, Work& work) {
+void backward_head(const Call& call, const abi::SelfAttentionBackward<float>& given, int64_t item, int64_t head,
+                   Work& work) {
+    const float scale = float(call.scale);
     const int64_t width = call.width, stride = call.stride();
     const int64_t line = item * call.size * call.line() + head * width;
     const int64_t place = item * call.size * call.across() + head * width;
-    const float* tops = call.statistics + (item * call.heads + head) * 2 * call.size;
+    const float* tops = given.statistics + (item * call.heads + head) * 2 * call.size;
     const float* inverses = tops + call.size;
     for (int64_t first = 0; first < call.size; first += kRows) {
         const int64_t count = std::min(kRows, call.size - first), all_visible = call.visible_keys(first + count - 1);
         rows(call.made + line + first * call.line(), call.line(), count, width, work.query.at, width);
-        rows(call.upstream + place + first * call.across(), call.across(), count, width, work.grad.at, width);
+        rows(given.upstream + place + first * call.across(), call.across(), count, width, work.grad.at, width);
         for (int64_t strip = 0; strip < count; strip += kStrip) {
             const int64_t here = std::min(kStrip, count - strip), span = call.visible_keys(first + strip + here - 1);
             const int64_t end = whole_vectors(span);
@@ -164,14 +163,14 @@ void backward_head(const Call& call, float scale, int64_t item, int64_t head, Wo
             products(call, work.grad.at + strip * width, here, span, work.transposed_values.at, slopes);
             for (int64_t r = 0; r < here; ++r) {
                 const int64_t row = first + strip + r;
-                const float *read = call.context + place + row * call.across(), *grad = work.grad.at + (strip + r) * width;
+                const float *read = given.context + place + row * call.across(), *grad = work.grad.at + (strip + r) * width;
                 V total = {};
                 for (int64_t c = 0; c < width; c += L) total += load(read + c) * load(grad + c);
                 weigh(scale, call.visible_keys(row), end, tops[row], inverses[row], halved<float>(total), weights + r * stride,
                       slopes + r * stride);
             }
             multiply<float, false>(here, width, span, slopes, stride, 1, work.keys.at, width,
-                                   call.to_made + line + (first + strip) * call.line(), call.line());
+                                   given.to_made + line + (first + strip) * call.line(), call.line());
         }
         // Keys' and values' gradients: kStrip of them at a time, from the strips of queries that attend to any of these.
         for (int64_t key = 0; key < all_visible; key += kStrip) {
@@ -185,7 +184,8 @@ void backward_head(const Call& call, float scale, int64_t item, int64_t head, Wo
     }
 }
 
-void backward(const Call& call, float scale) {
+void backward(const abi::SelfAttentionBackward<float>& given) {
+    const Call call{given};
     const int64_t group = call.heads / call.key_heads, width = call.width;
     const int64_t cost = 10 * call.batch * call.heads * call.size * call.size * width;
     share(call.batch * call.key_heads, 1, call.threads, cost, [&](int64_t begin, int64_t end) {
@@ -194,24 +194,20 @@ void backward(const Call& call, float scale) {
             const int64_t item = unit / call.key_heads, key_head = unit % call.key_heads;
             const int64_t key = item * call.size * call.line() + (call.heads + key_head) * width;
             const int64_t value = key + call.key_heads * width;
-            transposed(call, call.made + key, scale * float(dot::kLog2e), work.transposed_keys.at);
+            transposed(call, call.made + key, float(call.scale) * float(dot::kLog2e), work.transposed_keys.at);
             transposed(call, call.made + value, 1, work.transposed_values.at);
             rows(call.made + key, call.line(), call.size, width, work.keys.at, width);
             std::fill_n(work.to_keys.at, call.size * width, 0.0f);
             std::fill_n(work.to_values.at, call.size * width, 0.0f);
             for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
-                backward_head(call, scale, item, head, work);
-            rows(work.to_keys.at, width, call.size, width, call.to_made + key, call.line());
-            rows(work.to_values.at, width, call.size, width, call.to_made + value, call.line());
+                backward_head(call, given, item, head, work);
+            rows(work.to_keys.at, width, call.size, width, given.to_made + key, call.line());
+            rows(work.to_values.at, width, call.size, width, given.to_made + value, call.line());
         }
     });
 }
 
 }  // namespace
 
-extern "C" {
-
-void self_attention_forward(const Call* call, double scale) { forward(*call, float(scale)); }
-void self_attention_backward(const Call* call, double scale) { backward(*call, float(scale)); }
-
-}  // extern "C"
+extern "C" void self_attention_forward_float32(const abi::SelfAttentionForward<float>& call) { forward(call); }
+extern "C" void self_attention_backward_float32(const abi::SelfAttentionBackward<float>& call) { backward(call); }

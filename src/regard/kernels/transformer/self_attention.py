@@ -6,9 +6,6 @@ between a block's products. It knows causal attention and attention to all posit
 Scaled dot products: Vaswani et al. 2017, equation 1; weights recomputed backward: Dao et al. 2022.
 """
 
-import ctypes
-import functools
-from array import array
 from typing import Any
 
 import torch
@@ -17,12 +14,32 @@ from torch import Tensor
 
 from regard.kernels.autograd.plain import are_materialized, is_plain
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
 
-_NAME = "transformer/self_attention"
 _LEAST = 2**15  # pairs of all heads from which on it is faster
 _LONGEST = 1024  # of a strip's scores, which lie near
 _WIDTHS = 16  # a head's width is a multiple of a vector's numbers
+
+LIBRARY = Library("transformer/self_attention", (torch.float32,))
+_MADE, _ACROSS = ("batch", "size", "heads + 2 * key_heads", "width"), ("batch", "size", "heads", "width")
+_STATISTICS = ("batch", "heads", "2", "size")  # maxima, 1 / sums of weights
+_call = LIBRARY.structure(
+    "SelfAttentionCall",
+    **dict.fromkeys(("batch", "size", "heads", "key_heads", "width", "causal"), INTEGER),
+    threads=THREADS,
+    scale=REAL,
+    made=Input(*_MADE),  # queries, keys, values
+)
+_loop_forward = LIBRARY.loop("self_attention_forward", _call, context=Output(*_ACROSS), statistics=Output(*_STATISTICS))
+_loop_backward = LIBRARY.loop(
+    "self_attention_backward",
+    _call,
+    context=Input(*_ACROSS),
+    statistics=Input(*_STATISTICS),
+    upstream=Input(*_ACROSS),
+    to_made=Output(*_MADE),
+)
 
 
 def serves(made: Tensor, heads: int, key_heads: int, width: int) -> bool:
@@ -39,7 +56,7 @@ def serves(made: Tensor, heads: int, key_heads: int, width: int) -> bool:
     (batch, size, together), numbers = made.shape, width * (heads + 2 * key_heads)
     if not made.requires_grad or made.dtype is not torch.float32 or together != numbers or width % _WIDTHS:
         return False
-    return 0 < size <= _LONGEST and batch * heads * size * size >= _LEAST and _loops() is not None
+    return 0 < size <= _LONGEST and batch * heads * size * size >= _LEAST and LIBRARY.serves(torch.float32)
 
 
 def attention(
@@ -61,25 +78,12 @@ def attention(
     return context
 
 
-@functools.cache
-def _loops() -> tuple[Any, Any] | None:
-    """Forward and backward, None where they could not be built."""
-    library = compiler.library(_NAME)
-    if library is None:
-        return None
-    loops = library.self_attention_forward, library.self_attention_backward
-    for loop in loops:
-        loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
-    return loops
-
-
-def _run(way: int, made: Tensor, heads: int, key_heads: int, causal: bool, scale: float, *others: Tensor) -> None:
-    loops = _loops()
-    assert loops is not None
+def _sizes_of(made: Tensor, heads: int, key_heads: int, causal: bool, scale: float) -> dict[str, Any]:
+    """What both loops are given first."""
     batch, size, together = made.shape
-    sizes = batch, size, heads, key_heads, together // (heads + 2 * key_heads), torch.get_num_threads(), causal
-    numbers = array("q", (*sizes, *(one.data_ptr() for one in (made, *others))))
-    loops[way](numbers.buffer_info()[0], scale)
+    width = together // (heads + 2 * key_heads)
+    sizes = {"batch": batch, "size": size, "heads": heads, "key_heads": key_heads, "width": width}
+    return {**sizes, "causal": causal, "scale": scale}
 
 
 def _formula(made: Tensor, heads: int, key_heads: int, causal: bool, scale: float) -> Tensor:
@@ -98,7 +102,7 @@ class _Attention(torch.autograd.Function):
         context = made.new_empty(batch, size, together // (heads + 2 * key_heads) * heads)
         statistics = made.new_empty(batch, heads, 2, size)
         ctx.call = heads, key_heads, causal, scale
-        _run(0, made.contiguous(), *ctx.call, context, statistics)
+        _loop_forward(**_sizes_of(made, *ctx.call), made=made.contiguous(), context=context, statistics=statistics)
         ctx.save_for_backward(made, context, statistics)
         return context
 
@@ -114,5 +118,12 @@ class _Attention(torch.autograd.Function):
             return slope, None, None, None, None
         made = made.contiguous()
         slope = torch.empty_like(made)
-        _run(1, made, *ctx.call, context, statistics, grad_output.contiguous(), slope)
+        _loop_backward(
+            **_sizes_of(made, *ctx.call),
+            made=made,
+            context=context,
+            statistics=statistics,
+            upstream=grad_output.contiguous(),
+            to_made=slope,
+        )
         return slope, None, None, None, None

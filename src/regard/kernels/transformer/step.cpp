@@ -103,69 +103,39 @@ void by_inputs(int64_t begin, int64_t end, int64_t inputs, int64_t outputs, cons
     }
 }
 
-// A linear layer: its weight (outputs × inputs), which lies by its outputs or by its inputs, and its bias or null.
-struct Linear {
-    const float *weight, *bias;
-    int64_t inputs, outputs, transposed;
-    void operator()(const float* x, float* y, int64_t threads) const {
-        share(outputs, L, threads, inputs * outputs, [=, *this](int64_t begin, int64_t end) {
-            if (transposed)
-                by_inputs(begin, end, inputs, outputs, weight, bias, x, y);
-            else
-                by_outputs(begin, end, inputs, weight, bias, x, y);
-        });
+using Linear = abi::Linear<float>;
+using Norm = abi::Norm<float>;
+using Stack = abi::Stack<float>;
+
+// y of a linear layer, whose weight (outputs × inputs) lies by its outputs or by its inputs.
+void product_of(const Linear& layer, const float* x, float* y, int64_t threads) {
+    share(layer.outputs, L, threads, layer.inputs * layer.outputs, [=](int64_t begin, int64_t end) {
+        if (layer.transposed)
+            by_inputs(begin, end, layer.inputs, layer.outputs, layer.weight, layer.bias, x, y);
+        else
+            by_outputs(begin, end, layer.inputs, layer.weight, layer.bias, x, y);
+    });
+}
+
+// y of a norm of vectors.
+void normalize(const Norm& norm, const float* x, float* y) {
+    const int64_t size = norm.size;
+    const float *weight = norm.weight, *bias = norm.bias;
+    if (!weight) {
+        std::copy(x, x + size, y);
+        return;
     }
-};
-
-// A norm of vectors: of layers, or of the root of the mean square; one without weights passes all on.
-struct Norm {
-    const float *weight, *bias;
-    double epsilon;
-    int64_t square;
-    void operator()(int64_t size, const float* x, float* y) const {
-        if (!weight) {
-            std::copy(x, x + size, y);
-            return;
-        }
-        double mean = 0, spread = 0;
-        if (!square) {
-            for (int64_t i = 0; i < size; ++i) mean += x[i];
-            mean /= size;
-        }
-        for (int64_t i = 0; i < size; ++i) spread += (x[i] - mean) * (x[i] - mean);
-        float middle = float(mean), scale = float(1 / std::sqrt(spread / size + epsilon));
-        for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - middle) * scale * weight[i] + (bias ? bias[i] : 0);
+    double mean = 0, spread = 0;
+    if (!norm.square) {
+        for (int64_t i = 0; i < size; ++i) mean += x[i];
+        mean /= size;
     }
-};
-
-struct Layer {
-    Norm attention_norm, feed_forward_norm;
-    Linear projection, output, widening, narrowing;
-};
-
-// The keys and values of one layer and head lie in rows of `width` numbers, `head` numbers after those of the head
-// before; values lie `kind` numbers after keys, and layers `layer` numbers apart. `slots` are attended to, the last is new.
-struct Past {
-    float* states;
-    int64_t layer, kind, head, slots;
-};
+    for (int64_t i = 0; i < size; ++i) spread += (x[i] - mean) * (x[i] - mean);
+    float middle = float(mean), scale = float(1 / std::sqrt(spread / size + norm.epsilon));
+    for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - middle) * scale * weight[i] + (bias ? bias[i] : 0);
+}
 
 enum Activation { kRelu, kGelu, kSwiglu };
-
-struct Stack {
-    int64_t layers, dim, heads, key_heads, width, hidden, activation, pre;
-    double scale;
-    const Layer* each;
-    Norm norm;
-};
-
-// A vector a word, number i of it `column` numbers after number i − 1, times `scale`; and what makes logits of vectors.
-struct Words {
-    const float* table;
-    int64_t row, column;
-    double scale;
-    Linear readout;
-};
 
 void activate(const Stack& stack, float* hidden) {
     int64_t size = stack.hidden;
@@ -202,42 +172,45 @@ void add(int64_t size, const float* more, float* x) {
     for (int64_t i = 0; i < size; ++i) x[i] += more[i];
 }
 
-// x becomes what the stack makes of it. `shown` receives each layer's queries and what its attention adds, dim numbers
-// each; `bias` is null or has a number for each head and slot.
-void step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
+// x becomes what the stack makes of it. The keys and values of one layer and head lie in rows of `width` numbers; `slots`
+// are attended to, the last is new. `shown` receives each layer's queries and what its attention adds, dim numbers each;
+// `bias` is null or has a number for each head and slot.
+void step(const abi::Past<float>& call, float* x) {
+    const Stack* stack = call.stack;
+    const int64_t slots = call.slots, threads = call.threads, *apart = call.states_strides;
     int64_t dim = stack->dim, width = stack->width, together = (stack->heads + 2 * stack->key_heads) * width;
     int64_t doubled = stack->activation == kSwiglu ? 2 : 1;
-    std::vector<float> room(2 * dim + together + doubled * stack->hidden + past->slots);
+    std::vector<float> room(2 * dim + together + doubled * stack->hidden + slots);
     float *normed = room.data(), *added = normed + dim, *made = added + dim, *hidden = made + together;
     float* weights = hidden + doubled * stack->hidden;
     for (int64_t l = 0; l < stack->layers; ++l) {
-        const Layer& layer = stack->each[l];
-        float *query = shown + 2 * l * dim, *attended = query + dim;
-        if (stack->pre) layer.attention_norm(dim, x, normed);
-        layer.projection(stack->pre ? normed : x, made, threads);
+        const abi::Layer<float>& layer = stack->each[l];
+        float *query = call.shown + 2 * l * dim, *attended = query + dim;
+        if (stack->pre) normalize(layer.attention_norm, x, normed);
+        product_of(layer.projection, stack->pre ? normed : x, made, threads);
         std::copy(made, made + dim, query);
         for (int64_t h = 0; h < stack->key_heads; ++h) {
-            float* keys = past->states + l * past->layer + h * past->head;
-            float *values = keys + past->kind, *fresh = made + dim + h * width;
-            std::copy(fresh, fresh + width, keys + (past->slots - 1) * width);
+            float* keys = call.states + l * apart[1] + h * apart[3];
+            float *values = keys + apart[2], *fresh = made + dim + h * width;
+            std::copy(fresh, fresh + width, keys + (slots - 1) * width);
             fresh += stack->key_heads * width;
-            std::copy(fresh, fresh + width, values + (past->slots - 1) * width);
+            std::copy(fresh, fresh + width, values + (slots - 1) * width);
             int64_t group = stack->heads / stack->key_heads;
             for (int64_t q = h * group; q < (h + 1) * group; ++q)
-                read(past->slots, width, float(stack->scale), query + q * width, keys, values,
-                     bias ? bias + q * past->slots : nullptr, weights, normed + q * width);
+                read(slots, width, float(stack->scale), query + q * width, keys, values,
+                     call.bias ? call.bias + q * slots : nullptr, weights, normed + q * width);
         }
-        layer.output(normed, attended, threads);
+        product_of(layer.output, normed, attended, threads);
         add(dim, attended, x);
-        if (!stack->pre) layer.attention_norm(dim, x, x);
-        if (stack->pre) layer.feed_forward_norm(dim, x, normed);
-        layer.widening(stack->pre ? normed : x, hidden, threads);
+        if (!stack->pre) normalize(layer.attention_norm, x, x);
+        if (stack->pre) normalize(layer.feed_forward_norm, x, normed);
+        product_of(layer.widening, stack->pre ? normed : x, hidden, threads);
         activate(*stack, hidden);
-        layer.narrowing(hidden, added, threads);
+        product_of(layer.narrowing, hidden, added, threads);
         add(dim, added, x);
-        if (!stack->pre) layer.feed_forward_norm(dim, x, x);
+        if (!stack->pre) normalize(layer.feed_forward_norm, x, x);
     }
-    stack->norm(dim, x, x);
+    normalize(stack->norm, x, x);
 }
 
 // Room for vectors may be lacking: see `share`, which reports it.
@@ -251,8 +224,8 @@ void safely(const Work& work) {
 extern "C" {
 
 // y = gelu(x), and x becomes its slope there.
-void gelu_and_slope(int64_t size, int64_t threads, float* x, float* y) {
-    share(size, L, threads, size * 16, [=](int64_t begin, int64_t end) {
+void gelu_and_slope_float32(const abi::GeluAndSlope<float>& call) {
+    share(call.size, L, call.threads, call.size * 16, [x = call.x, y = call.y](int64_t begin, int64_t end) {
         auto one = [](float* from, float* to) {
             V given = load(from);
             Normal at = normal(given);
@@ -271,20 +244,23 @@ void gelu_and_slope(int64_t size, int64_t threads, float* x, float* y) {
     });
 }
 
-void stack_step(const Stack* stack, const Past* past, const float* bias, int64_t threads, float* x, float* shown) {
-    safely([=] { step(stack, past, bias, threads, x, shown); });
+void stack_step_float32(const abi::StackStep<float>& call) {
+    safely([&] { step(call, call.x); });
 }
 
-// The logits after one word more: its vector, to which `place` (dim numbers, or null) is added, goes through the stack.
-void language_step(const Stack* stack, const Words* words, const Past* past, const float* bias, int64_t word,
-                   const float* place, int64_t threads, float* shown, float* logits) {
-    safely([=] {
-        std::vector<float> x(stack->dim);
-        const float* vector = words->table + word * words->row;
-        float scale = float(words->scale);
-        for (int64_t i = 0; i < stack->dim; ++i) x[i] = vector[i * words->column] * scale + (place ? place[i] : 0);
-        step(stack, past, bias, threads, x.data(), shown);
-        words->readout(x.data(), logits, threads);
+// The logits after one word more: its vector, times `scale` and with `place` (or null) or its learned place added, goes
+// through the stack.
+void language_step_float32(const abi::LanguageStep<float>& call) {
+    safely([&] {
+        const abi::Words<float>& words = *call.words;
+        const int64_t dim = words.dim, column = words.table_strides[1];
+        std::vector<float> x(dim);
+        const float *vector = words.table + call.word * words.table_strides[0], *place = call.place;
+        if (!place && words.places) place = words.places + call.position * dim;
+        float scale = float(words.scale);
+        for (int64_t i = 0; i < dim; ++i) x[i] = vector[i * column] * scale + (place ? place[i] : 0);
+        step(call, x.data());
+        product_of(words.readout, x.data(), call.logits, call.threads);
     });
 }
 

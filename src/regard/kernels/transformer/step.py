@@ -4,7 +4,6 @@ Where nothing is to be multiplied with more than one vector, a step is as fast a
 else is the cost of its calls: so all of them are one (`step.cpp`). Without a compiler torch's own calls serve.
 """
 
-import ctypes
 import operator
 import sys
 from itertools import chain
@@ -15,79 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.kernels.autograd.hooks import is_hooked
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Filled
+from regard.kernels.transformer import loops
 
-_NAME = "transformer/step"
 ACTIVATIONS = ("relu", "gelu", "swiglu")  # in the order of the loop's numbers
-
-
-# --- what the loop is given: as in step.cpp -------------------------------------------------------------------------
-
-
-class _Linear(ctypes.Structure):
-    _fields_ = [
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("inputs", ctypes.c_int64),
-        ("outputs", ctypes.c_int64),
-        ("turned", ctypes.c_int64),
-    ]
-
-
-class _Norm(ctypes.Structure):
-    _fields_ = [
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("epsilon", ctypes.c_double),
-        ("square", ctypes.c_int64),
-    ]
-
-
-class _Layer(ctypes.Structure):
-    _fields_ = [
-        ("attention_norm", _Norm),
-        ("feed_forward_norm", _Norm),
-        ("projection", _Linear),
-        ("output", _Linear),
-        ("widening", _Linear),
-        ("narrowing", _Linear),
-    ]
-
-
-class _Past(ctypes.Structure):
-    _fields_ = [
-        ("states", ctypes.c_void_p),
-        ("layer", ctypes.c_int64),
-        ("kind", ctypes.c_int64),
-        ("head", ctypes.c_int64),
-        ("slots", ctypes.c_int64),
-    ]
-
-
-class _Stack(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "hidden")),
-        ("activation", ctypes.c_int64),
-        ("pre", ctypes.c_int64),
-        ("scale", ctypes.c_double),
-        ("each", ctypes.POINTER(_Layer)),
-        ("norm", _Norm),
-    ]
-
-
-class _Words(ctypes.Structure):
-    _fields_ = [
-        ("table", ctypes.c_void_p),
-        ("row", ctypes.c_int64),
-        ("column", ctypes.c_int64),
-        ("scale", ctypes.c_double),
-        ("readout", _Linear),
-    ]
-
-
-_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
-_STACK_STEP = (_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _POINTER)
-_LANGUAGE_STEP = (_POINTER, _POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER)
 
 # --- a step of one position -----------------------------------------------------------------------------------------
 
@@ -104,7 +34,7 @@ class Parts(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes that all blocks share; see `_Stack`."""
+    """The sizes that all blocks share; see `loops.stack`."""
 
     heads: int
     key_heads: int
@@ -141,33 +71,34 @@ class Steps:
     """
 
     def __init__(self, blocks: list[Parts], norm: nn.Module, sizes: Sizes, words: Words | None = None) -> None:
-        library = compiler.library(_NAME)
-        assert library is not None
-        self._of_stack, self._of_language = library.stack_step, library.language_step
-        self._of_stack.argtypes, self._of_language.argtypes = _STACK_STEP, _LANGUAGE_STEP
         self._modules: list[nn.Module] = []
-        layers = (_Layer * len(blocks))()
-        for layer, parts in zip(layers, blocks, strict=True):
-            layer.attention_norm, layer.feed_forward_norm = map(
-                self._norm, (parts.attention_norm, parts.feed_forward_norm)
-            )
-            layer.projection, layer.output = self._linear(parts.projection), self._linear(parts.output)
-            layer.widening, layer.narrowing = self._linear(parts.widening), self._linear(parts.narrowing)
         heads, key_heads, width, activation, pre, scale = sizes
-        self._stack = _Stack(
-            len(blocks),
-            heads * width,
-            heads,
-            key_heads,
-            width,
-            layers[0].narrowing.inputs,
-            ACTIVATIONS.index(activation),
-            pre,
-            scale,
-            layers,
-            self._norm(norm),
+        dim = heads * width
+        layers = [
+            loops.layer.filled(
+                attention_norm=self._norm(parts.attention_norm, dim),
+                feed_forward_norm=self._norm(parts.feed_forward_norm, dim),
+                projection=self._linear(parts.projection),
+                output=self._linear(parts.output),
+                widening=self._linear(parts.widening),
+                narrowing=self._linear(parts.narrowing),
+            )
+            for parts in blocks
+        ]
+        self._stack = loops.stack.filled(
+            layers=len(layers),
+            dim=dim,
+            heads=heads,
+            key_heads=key_heads,
+            width=width,
+            hidden=layers[0]["narrowing"]["inputs"],
+            activation=ACTIVATIONS.index(activation),
+            pre=pre,
+            scale=scale,
+            each=loops.layer.row(layers),
+            norm=self._norm(norm, dim),
         )
-        self.dim: int = heads * width
+        self.dim: int = dim
         self._words = None if words is None else self._around(words)
         self._parameters = [module._parameters for module in self._modules]
         self._held = list(chain.from_iterable(map(dict.values, self._parameters)))
@@ -189,7 +120,7 @@ class Steps:
         known = all(map(_known, modules)) and _fit(blocks, norm, sizes)
         if known and words is not None:
             known = _known_words(words, sizes.heads * sizes.width)
-        return known and compiler.library(_NAME) is not None
+        return known and loops.LIBRARY.serves(torch.float32)
 
     @property
     def current(self) -> bool:
@@ -228,14 +159,13 @@ class Steps:
             The vector after the last norm; and the queries of each layer, and what its attention added.
         """
         x, recorded = x.clone(memory_format=torch.contiguous_format), x.new_empty(self._shape)
-        bias = self._whole(bias, states)
-        self._of_stack(
-            ctypes.byref(self._stack),
-            ctypes.byref(_past(states)),
-            None if bias is None else bias.data_ptr(),
-            torch.get_num_threads(),
-            x.data_ptr(),
-            recorded.data_ptr(),
+        loops.stack_step(
+            stack=self._stack,
+            states=states,
+            slots=states.shape[4],
+            bias=self._whole(bias, states),
+            x=x,
+            shown=recorded,
         )
         return x, recorded
 
@@ -260,57 +190,57 @@ class Steps:
             The logits after it; and what `step` records.
         """
         assert self._words is not None
-        logits, recorded = states.new_empty((1, 1, self._words.readout.outputs)), states.new_empty(self._shape)
-        bias = self._whole(bias, states)
-        self._of_language(
-            ctypes.byref(self._stack),
-            ctypes.byref(self._words),
-            ctypes.byref(_past(states)),
-            None if bias is None else bias.data_ptr(),
-            word,
-            place.data_ptr() if place is not None else self._place_of(position),
-            torch.get_num_threads(),
-            recorded.data_ptr(),
-            logits.data_ptr(),
+        logits = states.new_empty((1, 1, self._words["readout"]["outputs"]))
+        recorded = states.new_empty(self._shape)
+        loops.language_step(
+            stack=self._stack,
+            words=self._words,
+            states=states,
+            slots=states.shape[4],
+            bias=self._whole(bias, states),
+            word=word,
+            position=position,
+            place=place,
+            shown=recorded,
+            logits=logits,
         )
         return logits, recorded
 
     def _whole(self, bias: Tensor | None, states: Tensor) -> Tensor | None:
-        return None if bias is None else bias.float().expand(1, self._stack.heads, 1, states.shape[4]).contiguous()
+        return None if bias is None else bias.float().expand(1, self._stack["heads"], 1, states.shape[4]).contiguous()
 
-    def _place_of(self, position: int) -> int | None:
-        return None if self._places is None else self._places + position * self.dim * ctypes.sizeof(ctypes.c_float)
-
-    def _around(self, words: Words) -> _Words:
+    def _around(self, words: Words) -> Filled:
         self._modules.extend(part for part in (words.embedding, words.places) if part is not None)
         table: Any = words.embedding.weight
         places: Any = None if words.places is None else words.places.weight
-        self._places: int | None = None if places is None else places.data_ptr()
         self._rows = (len(table), sys.maxsize if places is None else len(places))
-        return _Words(table.data_ptr(), *table.stride(), words.scale, self._linear(words.readout))
+        return loops.words.filled(
+            words=len(table),
+            positions=0 if places is None else len(places),
+            dim=table.shape[1],
+            table=table,
+            scale=words.scale,
+            places=places,
+            readout=self._linear(words.readout),
+        )
 
-    def _linear(self, module: nn.Module) -> _Linear:
+    def _linear(self, module: nn.Module) -> Filled:
         assert isinstance(module, nn.Linear)
         self._modules.append(module)
         weight = module.weight
-        return _Linear(*_addresses(module), *reversed(weight.shape), not weight.is_contiguous())
+        outputs, inputs = weight.shape
+        transposed = not weight.is_contiguous()
+        return loops.linear.filled(
+            inputs=inputs, outputs=outputs, transposed=transposed, weight=weight, bias=module.bias
+        )
 
-    def _norm(self, module: nn.Module) -> _Norm:
+    def _norm(self, module: nn.Module, dim: int) -> Filled:
         if isinstance(module, nn.Identity):
-            return _Norm(None, None, 0, 0)
+            return loops.norm.filled(size=dim, weight=None, bias=None, epsilon=0.0, square=False)
         self._modules.append(module)
-        epsilon: float = module.eps  # type: ignore[assignment]
-        return _Norm(*_addresses(module), epsilon, isinstance(module, nn.RMSNorm))
-
-
-def _past(states: Tensor) -> _Past:
-    return _Past(states.data_ptr(), *states.stride()[1:4], states.shape[4])
-
-
-def _addresses(module: nn.Module) -> tuple[int | None, ...]:
-    """Of its weight and its bias."""
-    tensors = map(module._parameters.get, ("weight", "bias"))
-    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
+        weight, bias = map(module._parameters.get, ("weight", "bias"))
+        square = isinstance(module, nn.RMSNorm)
+        return loops.norm.filled(size=dim, weight=weight, bias=bias, epsilon=module.eps, square=square)
 
 
 def _known(module: nn.Module) -> bool:
