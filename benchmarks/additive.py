@@ -12,7 +12,6 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +21,6 @@ from regard.attention.attend import attend
 from regard.attention.parts.functional import additive_pairs
 from regard.attention.parts.score import Additive
 from regard.kernels.additive import additive
-from regard.kernels.native import compiler
 from turns import alone, beside_first, report
 
 
@@ -48,6 +46,7 @@ SIZES = (
 TOY = (Sizes("toy", 8, 32, 32, 64), Sizes("toy step", 64, 1, 128, 64))
 
 Side = Callable[[], tuple[Tensor, ...]]
+SERVES = additive.LIBRARY.serves
 
 
 def broadcast(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
@@ -79,18 +78,18 @@ def in_turn(what: str, sizes: Sizes, backward: bool) -> dict[str, Side]:
 
     given = torch.randn(batch, queries, keys if what == "scores" else width)
 
-    def measured(make: Callable[[], Tensor], library: Callable[[], Any]) -> Side:
+    def measured(make: Callable[[], Tensor], native: bool) -> Side:
         def side() -> tuple[Tensor, ...]:
-            additive.compiler = SimpleNamespace(library=library)
+            additive.LIBRARY.serves = SERVES if native else lambda kind: False  # type: ignore[method-assign]
             with torch.set_grad_enabled(backward):
                 made = make()
             return torch.autograd.grad(made, wanted, given) if backward else (made,)
 
         return side
 
-    sides = {"naive": measured(naive, lambda name: None), "torch": measured(ours, lambda name: None)}
-    if compiler.library("additive/additive") is not None:
-        sides["native"] = measured(ours, compiler.library)
+    sides = {"naive": measured(naive, False), "torch": measured(ours, False)}
+    if SERVES(torch.float32):
+        sides["native"] = measured(ours, True)
     return sides
 
 

@@ -14,7 +14,6 @@ import regard
 from regard.attention.attend import attend, explain
 from regard.attention.parts.functional import additive_pairs, location_features, weigh_pairs
 from regard.kernels.additive import additive, blocks as additive_blocks
-from regard.kernels.native import compiler
 from tests.attention.registered_parts import MASKS, module, tensors
 from tests.native import needs_compiler
 from tests.paths import lowered, without
@@ -29,9 +28,9 @@ def loop(request, monkeypatch):
     """Every call takes this path: in blocks of 97 numbers, or by the native loop."""
     monkeypatch.setattr(additive_blocks, "BLOCK", 97)
     if request.param == "native":
-        assert compiler.library("additive/additive") is not None
+        assert additive.LIBRARY.serves(torch.float32)
     else:
-        monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
+        monkeypatch.setattr(additive.LIBRARY, "serves", lambda kind: False)
     with lowered(), without("additive", "chunked"):
         yield request.param
 
@@ -309,7 +308,7 @@ def test_kept_keys_have_gradients_and_wide_ones_are_not_kept(loop):
 
 def test_nothing_is_kept_for_a_loop_that_is_not_there(monkeypatch):
     """Whoever asks may be of another library, which could be built."""
-    monkeypatch.setattr(additive, "compiler", SimpleNamespace(library=lambda name: None))
+    monkeypatch.setattr(additive.LIBRARY, "serves", lambda kind: False)
     assert additive.key_exponentials(sides(2, 1, 5, 13)[1]) is None
 
 

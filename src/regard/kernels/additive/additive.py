@@ -11,8 +11,6 @@ off at ±26.5, for beyond it the sum is past ±9.5, where tanh is ±1. No produc
 sides (NaN and inf are wide) goes through blocks of σ(2 (a + b)) itself.
 """
 
-import ctypes
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,13 +24,35 @@ from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.plain import are_materialized, is_plain_tensor
 from regard.kernels.autograd.tensor_cache import TensorCache
 from regard.kernels.autograd.unbatch import untraced
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, THREADS, Input, Output
 
 # Pairs × hidden units from which on a call is faster here, measured forwards and backwards.
 _LEAST, _LEAST_COMPILED = 2**19, 2**16
 
 MANY = 16
 """So many queries at once are worth making the keys' exponentials again, instead of keeping them."""
+
+LIBRARY = Library("additive/additive", (torch.float32, torch.float64))
+_SIDES: dict[str, Any] = {
+    **dict.fromkeys(("items", "queries", "keys", "wide"), INTEGER),
+    "threads": THREADS,
+    "a": Input("items", "queries", "wide"),
+    "b": Input("items", "keys", "wide"),
+    "kept": Input("items", "keys", "wide", optional=True),  # exponentials of b
+    "v": Input("wide"),
+}
+_loop_forward = LIBRARY.loop("additive_forward", **_SIDES, out=Output("items", "queries", "keys"))
+_loop_backward = LIBRARY.loop(
+    "additive_backward",
+    **_SIDES,
+    g=Input("items", "queries", "keys"),
+    da=Output("items", "queries", "wide"),
+    db=Output("items", "keys", "wide"),
+    dv=Output("wide"),
+    adds=INTEGER,  # whether da and db are added to
+)
+_loop_keep = LIBRARY.predicate("additive_keep", size=INTEGER, b=Input("size"), to=Output("size"))
 
 # The exponentials of keys for the native loop, between the steps of a decoder; None where the keys are too wide.
 _exponentials_of_keys: TensorCache[Tensor | None] = TensorCache()
@@ -55,7 +75,7 @@ def serves(query: Tensor, numbers: int) -> bool:
         return False
     if numbers < _LEAST_COMPILED:
         return False
-    return compiler.library("additive/additive") is not None or (numbers >= _LEAST and query.shape[-2] > 1)
+    return LIBRARY.serves(torch.float32) or (numbers >= _LEAST and query.shape[-2] > 1)
 
 
 def additive_scores(
@@ -80,11 +100,7 @@ def additive_scores(
     few_queries = prepared and query.shape[-2] < MANY
     if not torch.is_grad_enabled():  # an operation that keeps nothing takes longer
         return _forward(query, key, vector, few_queries)[0]
-    shared = (
-        additive_keys.sentinel_of(key)
-        if few_queries and loop("additive/additive", "additive_backward", key.dtype)
-        else None
-    )
+    shared = additive_keys.sentinel_of(key) if few_queries and LIBRARY.serves(key.dtype) else None
     scores: Tensor = _Scores.apply(query, key, vector, formula, few_queries, *(shared or (None, None)))
     return scores
 
@@ -104,7 +120,7 @@ class _Scores(torch.autograd.Function):
         scores, exponentials = _forward(query, key, vector, keeps)
         ctx.save_for_backward(query, key, vector, exponentials)
         ctx.formula, ctx.gathered = formula, gathered
-        ctx.native = loop("additive/additive", "additive_forward", query.dtype) is not None
+        ctx.native = LIBRARY.serves(query.dtype)
         return scores
 
     @staticmethod
@@ -127,15 +143,28 @@ class _Scores(torch.autograd.Function):
             found = iter(torch.autograd.grad(scores, wanted, given, create_graph=create))
             return tuple(next(found) if one.requires_grad else None for one in (query, key, vector))
         given = given.contiguous()
-        run = loop("additive/additive", "additive_backward", query.dtype) if ctx.native else None
-        if run:
+        if ctx.native:
             a, b, v = padded(query), padded(key), padded(vector)
             if ctx.gathered is not None and ctx.needs_input_grad[-1]:  # the sentinel hands the keys' gradient on
                 table, adds = ctx.gathered.table(b)
             else:
                 table, adds = torch.empty_like(b), False
             into = torch.zeros_like(a) if adds else torch.empty_like(a), table, torch.zeros_like(v)
-            run(*sizes(a, b), *addresses(a, b, exponentials, v, given, *into), adds)
+            _loop_backward(
+                items=a.shape[:-2].numel(),
+                queries=a.shape[-2],
+                keys=b.shape[-2],
+                wide=b.shape[-1],
+                a=a,
+                b=b,
+                kept=exponentials,
+                v=v,
+                g=given,
+                da=into[0],
+                db=into[1],
+                dv=into[2],
+                adds=adds,
+            )
             into_query, into_key, into_vector = (one[..., : len(vector)] for one in into)
             into_vector.mul_(2).sub_(given.sum())
             return into_query, None if ctx.gathered is not None else into_key, into_vector
@@ -145,14 +174,23 @@ class _Scores(torch.autograd.Function):
 
 def _forward(query: Tensor, key: Tensor, vector: Tensor, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The scores, and the prepared keys that are kept."""
-    run = loop("additive/additive", "additive_forward", query.dtype)
-    if run is None:
+    if not LIBRARY.serves(query.dtype):
         scores = additive_blocks.scores(_flat(query), _flat(key), vector)
         return scores.view(*query.shape[:-1], key.shape[-2]), None
     exponentials = key_exponentials(key) if keeps else None
     scores = query.new_empty(*query.shape[:-1], key.shape[-2])
     a, b, v = padded(query), padded(key), padded(vector)
-    run(*sizes(a, b), *addresses(a, b, exponentials, v, scores))
+    _loop_forward(
+        items=a.shape[:-2].numel(),
+        queries=a.shape[-2],
+        keys=b.shape[-2],
+        wide=b.shape[-1],
+        a=a,
+        b=b,
+        kept=exponentials,
+        v=v,
+        out=scores,
+    )
     return scores, exponentials
 
 
@@ -168,50 +206,11 @@ def key_exponentials(key: Tensor) -> Tensor | None:
 
 @torch.inference_mode(False)  # a later call may have gradients
 def _to_keep(key: Tensor) -> Tensor | None:
-    run = loop("additive/additive", "additive_keep", key.dtype)
-    if run is None:  # what asks is a loop of another library, which then makes them itself
+    if not LIBRARY.serves(key.dtype):  # what asks is a loop of another library, which then makes them itself
         return None
     key = padded(key)
     made = torch.empty_like(key)
-    return made if run(key.numel(), key.data_ptr(), made.data_ptr()) else None
-
-
-# --- the native loops ---------------------------------------------------------------------------------------------
-
-_SIZES, _ATTEND = (ctypes.c_int64,) * 5, (ctypes.c_void_p, ctypes.c_double, ctypes.c_double)
-# What a loop is given before the addresses, how many these are, and what comes behind them.
-_TAKES: dict[str, tuple[Any, ...]] = {
-    "additive_forward": (_SIZES, 5),
-    "additive_backward": (_SIZES, 8, ctypes.c_bool),
-    "additive_keep": (_SIZES[:1], 2),
-    "additive_attend_forward": (_ATTEND, 9),
-    "additive_attend_backward": (_ATTEND, 15),
-}
-
-
-def loop(name: str, function: str, dtype: torch.dtype) -> Callable[..., Any] | None:
-    """A function of a library for numbers of a type, None where there's none; tensors are given by their addresses."""
-    library = compiler.library(name)
-    return None if library is None else _typed(library, function, dtype)
-
-
-@functools.cache
-def _typed(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Callable[..., Any]:
-    run = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
-    before, addresses, *behind = _TAKES[name]
-    run.argtypes = [*before, *(ctypes.c_void_p,) * addresses, *behind]
-    run.restype = ctypes.c_bool if name == "additive_keep" else None
-    return run
-
-
-def sizes(query: Tensor, key: Tensor) -> tuple[int, ...]:
-    """Items, queries, keys, width and threads, as the loops want them."""
-    return query.shape[:-2].numel(), query.shape[-2], *key.shape[-2:], torch.get_num_threads()
-
-
-def addresses(*tensors: Tensor | None) -> tuple[int | None, ...]:
-    """Where contiguous tensors lie."""
-    return tuple(None if tensor is None else tensor.data_ptr() for tensor in tensors)
+    return made if _loop_keep(size=key.numel(), b=key, to=made) else None
 
 
 def padded(rows: Tensor) -> Tensor:

@@ -5,7 +5,6 @@
 with its square. The loop is `attend.cpp`; where there is no compiler, `query_chunks.py` takes some queries at a time.
 """
 
-import ctypes
 from typing import Any
 
 import torch
@@ -16,7 +15,8 @@ from regard.kernels.additive import additive
 from regard.kernels.autograd.once_differentiable import once_differentiable
 from regard.kernels.autograd.plain import is_plain, materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
 
 LEAST = 2**16
 """Pairs × hidden units from which on a call costs little more here than with its table of weights.
@@ -24,6 +24,42 @@ LEAST = 2**16
 Measured beside `additive.py`, a softmax and a product: 1.0 to 1.3 of their time forwards and 1.0 to 1.2 with gradients,
 for which scores are made again; up to 2.1 below it. The gain is memory.
 """
+
+LIBRARY = Library("additive/attend", (torch.float32, torch.float64))
+_PAIRS = ("batch", "heads", "queries", "keys")
+_A, _B = ("batch", "heads", "queries", "wide"), ("batch", "key_heads", "keys", "wide")
+_VALUE, _CONTEXT = ("batch", "key_heads", "keys", "values"), ("batch", "heads", "queries", "values")
+_call = LIBRARY.structure(
+    "AdditiveCall",
+    **dict.fromkeys(("batch", "heads", "key_heads", "queries", "keys", "wide", "values"), INTEGER),
+    threads=THREADS,
+    causal=INTEGER,  # no query attends to a key behind its own place
+    seed=INTEGER,
+    scale=REAL,
+    dropout=REAL,
+    a=Input(*_A),
+    b=Input(*_B),
+    kept=Input(*_B, optional=True),  # exponentials of b
+    v=Input("wide"),
+    value=Input(*_VALUE),
+    keep=Input(*_PAIRS, dtype=torch.bool, view=True, broadcast=True, optional=True),
+    bias=Input(*_PAIRS, view=True, broadcast=True, optional=True),
+)
+_loop_forward = LIBRARY.loop(
+    "additive_attend_forward", _call, out=Output(*_CONTEXT), logarithms=Output("batch", "heads", "queries")
+)
+_loop_backward = LIBRARY.loop(
+    "additive_attend_backward",
+    _call,
+    out=Input(*_CONTEXT),
+    logarithms=Input("batch", "heads", "queries"),
+    g=Input(*_CONTEXT),
+    da=Output(*_A),
+    db=Output(*_B),
+    dv=Output("batch", "key_heads", "wide"),
+    dvalue=Output(*_VALUE),
+    dbias=Output(*_PAIRS, view=True, broadcast=True, optional=True),
+)
 
 
 def serves(query: Tensor, pairs: int, width: int, values: int) -> bool:
@@ -37,7 +73,7 @@ def serves(query: Tensor, pairs: int, width: int, values: int) -> bool:
     """
     if query.device.type not in ("cpu", "meta") or not is_plain(query):
         return False
-    return values > 0 and pairs * width >= LEAST and compiler.library("additive/attend") is not None
+    return values > 0 and pairs * width >= LEAST and LIBRARY.serves(torch.float32)
 
 
 def attention(
@@ -79,17 +115,6 @@ def attention(
     return context if four else context.squeeze(1)
 
 
-class _Sizes(ctypes.Structure):
-    """As the loop has it."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "key_heads", "queries", "keys", "wide", "values")),
-        ("threads", ctypes.c_int64),
-        *((name, ctypes.c_int64 * 4) for name in ("keep", "bias", "into_bias")),
-        *((name, ctypes.c_int64) for name in ("causal", "seed")),
-    )
-
-
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -109,23 +134,33 @@ class _Attention(torch.autograd.Function):
         key_heads, keys = key.shape[1:3]
         seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
         a, b, v, read = (additive.padded(one) for one in (query, key, vector, value))
-        table = batch, heads, queries, keys
-        sizes = _Sizes(
-            *(batch, heads, key_heads, queries, keys, a.shape[-1], read.shape[-1], torch.get_num_threads()),
-            *(_steps(one, table) for one in (keep, bias, None)),
-            *(causal, seed),
-        )
         context, logarithms = a.new_empty(batch, heads, queries, read.shape[-1]), a.new_empty(batch, heads, queries)
-        run = additive.loop("additive/attend", "additive_attend_forward", query.dtype)
-        assert run is not None
-        run(
-            ctypes.addressof(sizes),
-            scale,
-            dropout,
-            *additive.addresses(a, b, exponentials, v, read, keep, bias, context, logarithms),
+        ctx.call = {
+            "batch": batch,
+            "heads": heads,
+            "key_heads": key_heads,
+            "queries": queries,
+            "keys": keys,
+            "wide": a.shape[-1],
+            "values": read.shape[-1],
+            "causal": causal,
+            "seed": seed,
+            "scale": scale,
+            "dropout": dropout,
+        }
+        _loop_forward(
+            **ctx.call,
+            a=a,
+            b=b,
+            kept=exponentials,
+            v=v,
+            value=read,
+            keep=keep,
+            bias=bias,
+            out=context,
+            logarithms=logarithms,
         )
         ctx.save_for_backward(query, key, vector, value, bias, keep, exponentials, context, logarithms)
-        ctx.sizes, ctx.scale, ctx.dropout = sizes, scale, dropout
         return context[..., : value.shape[-1]]
 
     @staticmethod
@@ -136,21 +171,31 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, keep, exponentials, context, logarithms = ctx.saved_tensors
         (given,) = materialized("additive attention's native loop", given)
-        sizes: _Sizes = ctx.sizes
+        batch, heads, key_heads = ctx.call["batch"], ctx.call["heads"], ctx.call["key_heads"]
         a, b, v, read, g = (additive.padded(one) for one in (query, key, vector, value, given))
         into_query, into_key, into_value = (torch.zeros_like(one) for one in (a, b, read))
-        into_vector = v.new_zeros(sizes.batch * sizes.key_heads, len(v))
+        into_vector = v.new_zeros(batch * key_heads, len(v))
         into_bias = bias.new_zeros(bias.shape) if bias is not None and ctx.needs_input_grad[4] else None
         # A bias that serves several items gets gradients from all of them: by one thread.
-        shared = into_bias is not None and (into_bias.shape[0] < sizes.batch or into_bias.shape[1] < sizes.heads)
-        sizes.threads = 1 if shared else torch.get_num_threads()
-        sizes.into_bias = _steps(into_bias, (sizes.batch, sizes.heads, sizes.queries, sizes.keys))
-        run = additive.loop("additive/attend", "additive_attend_backward", query.dtype)
-        assert run is not None
-        run(
-            *(ctypes.addressof(sizes), ctx.scale, ctx.dropout),
-            *additive.addresses(a, b, exponentials, v, read, keep, bias, context, logarithms, g),
-            *additive.addresses(into_query, into_key, into_vector, into_value, into_bias),
+        shared = into_bias is not None and (into_bias.shape[0] < batch or into_bias.shape[1] < heads)
+        _loop_backward(
+            **ctx.call,
+            threads=1 if shared else None,
+            a=a,
+            b=b,
+            kept=exponentials,
+            v=v,
+            value=read,
+            keep=keep,
+            bias=bias,
+            out=context,
+            logarithms=logarithms,
+            g=g,
+            da=into_query,
+            db=into_key,
+            dv=into_vector,
+            dvalue=into_value,
+            dbias=into_bias,
         )
         width = vector.shape[0]
         return (
@@ -161,8 +206,3 @@ class _Attention(torch.autograd.Function):
             into_bias,
             *(None,) * 5,
         )
-
-
-def _steps(of_pairs: Tensor | None, table: tuple[int, ...]) -> Any:
-    steps = (0,) * 4 if of_pairs is None else of_pairs.expand(table).stride()
-    return (ctypes.c_int64 * 4)(*steps)
