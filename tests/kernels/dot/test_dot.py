@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from regard.kernels.dot import dot
+from regard.kernels.dot import loops
 from regard.kernels.dot.amx import half
 from regard.kernels.dot.dot import Visible, attention, serves
-from regard.kernels.native import compiler
 from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs, weights_of
 from tests.native import needs_compiler
 
@@ -59,7 +58,7 @@ def test_each_mask_is_the_formulas(sizes, visible):
 
 
 def half_inputs(dtype):
-    if dtype is torch.float16 and dot._loop("forward", dtype) is None:
+    if dtype is torch.float16 and not loops.serve(dtype):
         pytest.skip("this compiler knows no float16")
     return inputs(2, 6, 2, 97, 131, 13, 37, dtype)
 
@@ -380,9 +379,9 @@ def test_which_calls_it_serves(monkeypatch):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not serves(query, key, value)
     assert not torch.vmap(lambda one: torch.tensor(serves(one, key, value)))(query).any()
-    monkeypatch.setattr(dot, "_loop", lambda way, kind: None)
+    monkeypatch.setattr(loops, "serve", lambda kind: False)
     assert not serves(query, key, value)
 
 
 def test_the_loop_is_built():
-    assert compiler.library("dot/dot") is not None
+    assert loops.serve(torch.float32)

@@ -8,7 +8,6 @@ import torch
 
 import regard
 from regard.attention.attend import explain
-from regard.kernels.dot import dot
 from regard.kernels.dot.amx import half
 from regard.kernels.native import compiler
 from tests.native import needs_compiler
@@ -18,7 +17,7 @@ from tests.native import needs_compiler
 def fresh(monkeypatch):
     """Nothing was built or refused yet, loops are on, and nothing is remembered of what this test does."""
     monkeypatch.delenv(compiler.SWITCH, raising=False)
-    remembered = compiler.library, dot._loop, half._library
+    remembered = compiler.library, half._is_granted
     for each in remembered:
         each.cache_clear()
     yield

@@ -8,77 +8,34 @@
 
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <new>
-
-#include "native/loops.hpp"
+#include "dot/panels.hpp"
 
 namespace dot {
 
-using loops::kLanes;
-using loops::load;
-using loops::share;
-using loops::store;
-using loops::Vec;
-using loops::whole;
+// Query i attends to the keys i + offset − before … i + offset + after, and of 2^32 weights `dropped` are dropped.
+struct Call : abi::DotCall {
+    // What only some loops have: 0 where the others do, and where a gradient isn't wanted.
+    int64_t context = 0, normalizer = 0;  // (batch, heads, queries, value_dim), (batch, heads, queries)
+    View upstream{};
+    int64_t to_query = 0, to_key = 0, to_value = 0;
+    View to_bias{};
+    int64_t bias_size = 0;  // numbers of the bias
+    int64_t top = 0, entropy = 0, maximum = 0, received = 0, top_weights = 0, top_keys = 0;
 
-constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
-constexpr int64_t kStrip = loops::kRegisters == 32 ? 12 : 6;  // rows at once, by vectors
-template <typename T>
-constexpr int64_t kPanel = 2 * kLanes<T>;  // columns at once
-template <typename T>
-constexpr int64_t kTile = 96 * kPanel<T> / 8;  // keys: whole panels
-constexpr int64_t kMostRows = 96, kMostStrips = 8;  // of a block, however its products are made
-
-template <typename T>
-constexpr T kNever = -std::numeric_limits<T>::infinity();
-
-// Where numbers lie: the address of the first, and the steps between neighbours.
-struct View {
-    int64_t at, item, head, row, column;
-
-    template <typename S>
-    S* of(int64_t i, int64_t h) const {
-        return reinterpret_cast<S*>(at) + i * item + h * head;
-    }
-    // The rows from `first` on of one item's head.
-    template <typename S>
-    View rows(int64_t i, int64_t h, int64_t first) const {
-        return {reinterpret_cast<int64_t>(of<S>(i, h) + first * row), 0, 0, row, column};
-    }
-};
-
-struct Call {
-    int64_t batch, heads, key_heads, queries, keys, dim, value_dim, threads;
-    int64_t unit;                   // whether the processor's matrix unit may be used
-    int64_t query_directions, key_directions;  // whether queries and keys are divided by their lengths
-    int64_t offset, before, after;  // query i attends to the keys i + offset − before … i + offset + after
-    int64_t lengths;                // address of each item's number of keys, or 0
-    int64_t query_lengths;                  // likewise of queries that attend to anything, its first ones, or 0
-    int64_t dropped, seed;          // how many of 2^32 weights are dropped
-    int64_t unsafe;                 // address of what becomes 1 where numbers that were read are not safe, or 0
-    View query, key, value, keep, bias;
-    int64_t context, normalizer;  // (batch, heads, queries, value_dim), (batch, heads, queries)
-    View upstream;
-    int64_t to_query, to_key, to_value;  // 0 where no gradient is wanted, as in `to_bias`
-    View to_bias;
-    int64_t bias_size;  // numbers of the bias
-    int64_t top, entropy, maximum, received, top_weights, top_keys;
+    explicit Call(const abi::DotCall& given) : abi::DotCall(given) {}
 
     int64_t group() const { return heads / key_heads; }
     // What was read may make others NaN: a NaN, or numbers whose squares are too large to be added up.
     void warn() const {
-        if (unsafe) __atomic_store_n(reinterpret_cast<int64_t*>(unsafe), 1, __ATOMIC_RELAXED);
+        if (unsafe) __atomic_store_n(unsafe, 1, __ATOMIC_RELAXED);
     }
     // Whether no two scores share a number of the bias: its gradient is contiguous, and written rather than added to.
     bool bias_apart() const { return to_bias.at && bias_size == batch * heads * queries * keys; }
     int64_t length(int64_t item) const {
-        return lengths ? std::min(keys, reinterpret_cast<const int64_t*>(lengths)[item]) : keys;
+        return lengths ? std::min(keys, lengths[item]) : keys;
     }
     int64_t valid_queries(int64_t item) const {
-        return query_lengths ? std::min(queries, reinterpret_cast<const int64_t*>(query_lengths)[item]) : queries;
+        return query_lengths ? std::min(queries, query_lengths[item]) : queries;
     }
     int64_t begin(int64_t row) const { return std::max<int64_t>(0, row + offset - before); }
     int64_t end(int64_t item, int64_t row) const {
@@ -99,15 +56,6 @@ struct Call {
         bool within = begin(row) <= place && place < end(item, row);
         return within && (!keep.at || keep.of<uint8_t>(item, head)[row * keep.row + place * keep.column]);
     }
-};
-
-template <typename T>
-struct Buffer {
-    T* at;
-    explicit Buffer(int64_t size) : at(static_cast<T*>(::operator new(size * sizeof(T) + 64, std::align_val_t{64}))) {}
-    ~Buffer() { ::operator delete(at, std::align_val_t{64}); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
 };
 
 // Some queries of one head.

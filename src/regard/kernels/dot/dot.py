@@ -9,11 +9,9 @@ The softmax is made while its keys come (Milakov & Gimelshein 2018, "Online norm
 tiles that stay in a cache, with the weights recomputed backward (Dao et al. 2022, FlashAttention; Dao 2023).
 """
 
-import ctypes
-import functools
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,14 +21,11 @@ from torch import Tensor
 from regard.kernels.autograd.once_differentiable import once_differentiable
 from regard.kernels.autograd.plain import is_plain, materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.dot import dropout_mask
+from regard.kernels.dot import dropout_mask, loops
 from regard.kernels.dot.amx import half
-from regard.kernels.native import compiler
-from regard.kernels.native.views import NO_VIEW, spread, view
 
 _FAR = 2**40  # a window beyond all keys
 NO_DIRECTIONS = False, False
-_KINDS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
 class Visible(NamedTuple):
@@ -74,10 +69,10 @@ def serves(query: Tensor, key: Tensor, value: Tensor) -> bool:
     Without content (meta) a call is judged as if it were on a CPU.
     """
     kind = query.dtype
-    known = (query.is_cpu or query.is_meta) and kind in _KINDS
+    known = (query.is_cpu or query.is_meta) and kind in loops.KINDS
     if not (known and key.dtype is kind and value.dtype is kind):
         return False
-    return is_plain(query) and _loop("forward", kind) is not None
+    return is_plain(query) and loops.serve(kind)
 
 
 _SIDE, _SIDE_DROPPED, _PAIRS = 48, 16, 2**15
@@ -208,13 +203,18 @@ def _observed(
     entropy, maximum, received, top_weights = (query.new_empty(shape, dtype=work) for shape in shapes)
     top_keys = query.new_empty((*rows, top), dtype=torch.int64)
     context = None if value is None else query.new_empty((*rows, value.shape[-1]))
-    found = entropy, maximum, received, top_weights, top_keys
-    numbers, held = _numbers(query, key, read, bias, call.visible.keep, call)
-    numbers += [0 if context is None else context.data_ptr(), 0, *NO_VIEW, 0, 0, 0, *NO_VIEW, 0, top]
-    numbers += [one.data_ptr() for one in found]
-    _run("statistics", query, numbers, call.scale)
-    del held
-    return context, *found
+    if not query.is_meta:  # else nothing is there to be computed
+        loops.of(query.dtype).statistics(
+            **_given(query, key, read, bias, call.visible.keep, call),
+            context=context,
+            top=top,
+            entropy=entropy,
+            maximum=maximum,
+            received=received,
+            top_weights=top_weights,
+            top_keys=top_keys,
+        )
+    return context, entropy, maximum, received, top_weights, top_keys
 
 
 def _work(query: Tensor) -> torch.dtype:
@@ -273,12 +273,18 @@ def _gradients(
     ]
     whole = bias is not None and bias.numel() == query.shape[:-1].numel() * key.shape[-2]  # it's not added to
     to_bias = (bias.new_empty if whole else bias.new_zeros)(bias.shape) if bias is not None and wanted[3] else None
-    numbers, held = _numbers(query, key, value, bias, keep, call)
-    numbers += [context.data_ptr(), normalizer.data_ptr(), *view(upstream)]
-    numbers += [0 if one is None else one.data_ptr() for one in three]
-    numbers += [*spread(to_bias, query.ndim), 0 if bias is None else bias.numel()]
-    _run("backward", query, numbers, call.scale)
-    del held
+    if not query.is_meta:
+        loops.of(query.dtype).backward(
+            **_given(query, key, value, bias, keep, call),
+            context=context,
+            normalizer=normalizer,
+            upstream=upstream,
+            to_query=three[0],
+            to_key=three[1],
+            to_value=three[2],
+            to_bias=_of_heads(to_bias, query),
+            bias_size=0 if bias is None else bias.numel(),
+        )
     return *three, to_bias
 
 
@@ -295,10 +301,10 @@ def _forward(
     if plain and query.shape[-2] >= _UNIT_QUERIES and half.serves(query):
         return _by_matrix_unit(query, key, value, call, normalizer)
     context = query.new_empty((*query.shape[:-1], value.shape[-1]))
-    numbers, held = _numbers(query, key, value, bias, keep, call)
-    numbers += [context.data_ptr(), 0 if normalizer is None else normalizer.data_ptr()]
-    _run("forward", query, numbers, call.scale)
-    del held
+    if not query.is_meta:
+        loops.of(query.dtype).forward(
+            **_given(query, key, value, bias, keep, call), context=context, normalizer=normalizer
+        )
     return context
 
 
@@ -329,52 +335,47 @@ def _by_matrix_unit(query: Tensor, key: Tensor, value: Tensor, call: _Call, norm
 
 _MATRIX_UNIT = True
 """Whether float32 products are made by the processor's matrix unit, where it has one; tests say no."""
-_UNUSED = (0,) * 32  # what the loop of this way has no use for
 
 
-@functools.cache
-def _loop(way: str, kind: torch.dtype) -> Callable[[int, float], None] | None:
-    """The native loop, None where there's none (some compilers know no float16)."""
-    library = compiler.library("dot/dot_half" if kind.itemsize == 2 else "dot/dot")
-    loop: Any = getattr(library, f"dot_{way}_{_KINDS[kind]}", None)
-    if loop is not None:
-        loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
-    return loop
-
-
-def _run(way: str, query: Tensor, numbers: list[int], scale: float) -> None:
-    if query.is_meta:  # nothing is there to be computed
-        return
-    loop = _loop(way, query.dtype)
-    assert loop is not None
-    held = array("q", numbers)
-    held.extend(_UNUSED)
-    loop(held.buffer_info()[0], scale)
-
-
-def _numbers(
+def _given(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, call: _Call
-) -> tuple[list[int], Any]:
-    """The first numbers of a call, as `call.hpp` has them, and what they point to beside the tensors."""
+) -> dict[str, Any]:
+    """What all loops are given first."""
     visible = call.visible
     before, after = (_FAR, _FAR) if visible.window is None else visible.window
     if visible.causal:
         after = min(after, 0)
-    counts = [None if each is None else array("q", each) for each in (visible.lengths, visible.query_lengths)]
-    of_query, of_key = query.shape, key.shape
-    heads = (1, 1) if len(of_query) == 3 else (of_query[1], of_key[1])
-    numbers = [
-        of_query[0],
-        *heads,
-        *(of_query[-2], of_key[-2], of_key[-1], value.shape[-1]),
-        torch.get_num_threads(),
-        _MATRIX_UNIT,
-        *call.directions,
-        *(visible.offset, min(before, _FAR), min(after, _FAR)),
-        *(0 if each is None else each.buffer_info()[0] for each in counts),
-        *(call.dropped, call.seed),
-        0 if call.check is None else call.check.found.buffer_info()[0],
-        *(*view(query), *view(key), *view(value)),
-        *(*spread(keep, len(of_query)), *spread(bias, len(of_query))),
-    ]
-    return numbers, counts
+    of_query, of_value = query.shape, value.shape
+    heads, key_heads = (1, 1) if len(of_query) == 3 else (of_query[1], of_value[1])
+    query_directions, key_directions = call.directions
+    return {
+        "batch": of_query[0],
+        "heads": heads,
+        "key_heads": key_heads,
+        "queries": of_query[-2],
+        "keys": of_value[-2],
+        "dim": of_query[-1],
+        "value_dim": of_value[-1],
+        "unit": _MATRIX_UNIT,
+        "query_directions": query_directions,
+        "key_directions": key_directions,
+        "offset": visible.offset,
+        "before": min(before, _FAR),
+        "after": min(after, _FAR),
+        "lengths": None if visible.lengths is None else array("q", visible.lengths),
+        "query_lengths": None if visible.query_lengths is None else array("q", visible.query_lengths),
+        "dropped": call.dropped,
+        "seed": call.seed,
+        "unsafe": None if call.check is None else call.check.found,
+        "scale": call.scale,
+        "query": query,
+        "key": key,
+        "value": value,
+        "keep": _of_heads(keep, query),
+        "bias": _of_heads(bias, query),
+    }
+
+
+def _of_heads(of_pairs: Tensor | None, query: Tensor) -> Tensor | None:
+    """What is broadcast to all pairs, with an axis of heads, of which there is one where a call has none."""
+    return of_pairs.unsqueeze(1) if of_pairs is not None and query.ndim == of_pairs.ndim == 3 else of_pairs

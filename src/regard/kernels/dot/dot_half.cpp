@@ -2,7 +2,7 @@
 
 #include "dot/exports.hpp"
 
-REGARD_DOT(bfloat16, dot::Brain, float)
+REGARD_DOT(bfloat16, uint16_t, dot::Brain, float)
 #ifdef REGARD_FLOAT16
-REGARD_DOT(float16, _Float16, float)
+REGARD_DOT(float16, uint16_t, _Float16, float)
 #endif

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "dot/call.hpp"
+#include "dot/panels.hpp"
 
 // GCC before 13 says on ARM how large such numbers are, and has none in C++.
 #if defined(__FLT16_MAX__) && !(defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.kernels.native import compiler
-from regard.kernels.native.fields import THREADS, Counts, Input, Value, broadcast_strides, number
+from regard.kernels.native.fields import THREADS, Counts, Input, Value, broadcast_strides, number, view_strides
 
 SWITCH = "REGARD_CHECK_LOOPS"
 
@@ -131,6 +131,7 @@ class Structure:
             "pack": struct.Struct(self._format).pack,
             "get_num_threads": torch.get_num_threads,
             "broadcast_strides": broadcast_strides,
+            "view_strides": view_strides,
             "check": functools.partial(_check, self),
         }
         exec("\n    ".join(lines), scope)

@@ -61,7 +61,8 @@ class Input:
         dtype: of the tensor, None for the loop's own.
         optional: whether None may be given, which is a null pointer.
         strides: of how many first axes C++ gets the strides, as `<name>_strides`; the other axes are contiguous.
-        view: whether C++ gets a `loops::View`, with the strides of all four axes.
+        view: whether C++ gets a `loops::View`, with the strides of all four axes; a tensor of three has one head, its
+            second axis.
         broadcast: whether axes may have size 1, or be missing in front; their strides are 0.
         laid: False where another field says in which order the axes lie.
     """
@@ -102,7 +103,9 @@ class Input:
         if not self.strides:
             return None
         axes, names = len(self.shape), self._strides_of(name)
-        text = f"broadcast_strides({name}, {axes})" if self.broadcast else f"{name}.stride()"
+        text = f"view_strides({name})" if self.view else f"{name}.stride()"
+        if self.broadcast:
+            text = f"broadcast_strides({name}, {axes})"
         given = f"{(0,) * axes} if {name} is None else {text}" if self.optional else text
         return f"{', '.join(names + ['_'] * (axes - self.strides))}, = {given}"
 
@@ -129,7 +132,9 @@ class Input:
             ends = list(zip(shape[::-1], sizes[::-1], strict=False))
             fits = len(shape) <= len(sizes) and all(size in (1, whole) for size, whole in ends)
         elif self.strides:
-            fits = shape == tuple(sizes)
+            fits = shape == tuple(sizes) or (
+                self.view and len(shape) == 3 and (shape[0], 1, *shape[1:]) == tuple(sizes)
+            )
         else:
             fits = math.prod(shape) == math.prod(sizes)
         if not fits:
@@ -177,6 +182,12 @@ def _words(given: Any) -> str:
         return repr(given)
     sign = " with its sign apart" if given.is_neg() else ""
     return f"a tensor of {given.dtype} on {given.device.type}{sign}"
+
+
+def view_strides(tensor: Tensor) -> tuple[int, ...]:
+    """The strides of `(batch, heads, positions, dim)`, or of `(batch, positions, dim)` with one head."""
+    steps = tensor.stride()
+    return steps if len(steps) == 4 else (steps[0], 0, steps[1], steps[2])
 
 
 def broadcast_strides(tensor: Tensor, axes: int) -> tuple[int, ...]:

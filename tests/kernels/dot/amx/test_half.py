@@ -272,14 +272,14 @@ def test_threads_change_no_bit_and_torchs_products_work_beside_it(dtype):
 def test_it_serves_half_precision_on_processors_only(monkeypatch):
     assert not half.serves(torch.zeros(1))
     assert not half.serves(torch.zeros(1, dtype=torch.bfloat16, device="meta"))
-    half._library.cache_clear()
+    half._is_granted.cache_clear()
     monkeypatch.setattr(compiler, "library", lambda name: None)
     try:
         assert not half.serves(torch.zeros(1, dtype=torch.bfloat16))
         with pytest.raises(RuntimeError, match="no matrix unit"):
             half.forward(*sides(1, 1, 1, 2, 3, 4, 5, torch.bfloat16), **PLAIN)
     finally:
-        half._library.cache_clear()
+        half._is_granted.cache_clear()
 
 
 def test_visible_scores_that_are_all_minus_infinity_read_nothing(unit):

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.kernels.dot import dot
+from regard.kernels.dot import dot, loops
 from regard.kernels.dot.dot import attention, statistics
-from regard.kernels.native import compiler
 from tests.kernels.dot.dot_reference import ALL, CAUSAL, assert_same, formula, inputs
 from tests.native import needs_compiler
 from tests.rounding import likely
@@ -67,7 +66,7 @@ def test_vectors_make_the_same_products_over_many_keys(visible, monkeypatch):
 
 def test_a_processor_that_has_the_unit_takes_it(monkeypatch):
     """Else each test here would compare vectors with vectors."""
-    if not compiler.library("dot/dot").dot_matrix_unit():
+    if not loops.of(torch.float32).library.number("dot_matrix_unit"):
         pytest.skip("the processor has no matrix unit, or the compiler cannot turn vectors over")
     given = inputs(1, 2, 2, 97, 131, 64, 64)
     by_unit = all_of(called, given)

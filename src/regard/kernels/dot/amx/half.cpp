@@ -97,7 +97,7 @@ struct Run {
 };
 
 template <int kParts>
-void forward(const Call& call, double scale) {
+void forward(const Call& call) {
     const Places<kParts> places(call);
     const std::align_val_t line{64};
     void* room = ::operator new(call.threads * (places.head_bytes + places.thread_bytes), line, std::nothrow);
@@ -105,18 +105,18 @@ void forward(const Call& call, double scale) {
         loops::failed = true;
         return;
     }
-    Run<kParts>{call, scale, static_cast<char*>(room), places}.all();
+    Run<kParts>{call, call.scale, static_cast<char*>(room), places}.all();
     ::operator delete(room, line);
 }
 
 }  // namespace
 
-extern "C" int half_available() { return tiles::granted(); }
-extern "C" void half_forward_bfloat16(const Call* call, double scale) { forward<1>(*call, scale); }
-extern "C" void half_forward_float16(const Call* call, double scale) { forward<2>(*call, scale); }
+extern "C" int64_t half_available() { return tiles::granted(); }
+extern "C" void half_forward_bfloat16(const Call& call) { forward<1>(call); }
+extern "C" void half_forward_float16(const Call& call) { forward<2>(call); }
 
 #else  // no such unit: nothing is served
 
-extern "C" int half_available() { return 0; }
+extern "C" int64_t half_available() { return 0; }
 
 #endif

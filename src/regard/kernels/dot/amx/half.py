@@ -5,40 +5,46 @@ beyond a block of 32 queries and 1,024 keys (tiles: Dao et al. 2022; the softmax
 2018).
 """
 
-import ctypes
 import functools
 from array import array
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, REAL, THREADS, Counts, Input, Output
 
-_TYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _FAR = 2**40  # further than any key
 
+LIBRARY = Library("dot/amx/half", (torch.bfloat16, torch.float16))
+_loop = LIBRARY.loop(
+    "half_forward",
+    **dict.fromkeys(("batch", "heads", "key_heads", "queries", "keys", "dim", "width"), INTEGER),
+    threads=THREADS,
+    offset=INTEGER,
+    before=INTEGER,
+    after=INTEGER,
+    lengths=Counts("batch"),
+    scale=REAL,
+    query=Input("batch", "heads", "queries", "dim", strides=4),
+    key=Input("batch", "key_heads", "keys", "dim", strides=4),
+    value=Input("batch", "key_heads", "keys", "width", strides=4),
+    context=Output("batch", "heads", "queries", "width"),
+    logsumexp=Output("batch", "heads", "queries", dtype=torch.float32, optional=True),
+)
+
 
 @functools.cache
-def _library() -> ctypes.CDLL | None:
-    """The built loop if this process may use a matrix unit, which the first call requests from the system."""
-    library = compiler.library("dot/amx/half")
-    return library if library is not None and library.half_available() else None
-
-
-@functools.cache
-def _loop(library: ctypes.CDLL, kind: torch.dtype) -> Callable[[int, float], None]:
-    """The loop of a type."""
-    loop: Any = getattr(library, f"half_forward_{_TYPES[kind]}")
-    loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_double), None
-    return loop
+def _is_granted() -> bool:
+    """Whether the loop could be built and this process may use a matrix unit, which is requested from the system."""
+    return LIBRARY.serves(torch.bfloat16) and LIBRARY.number("half_available") != 0
 
 
 def serves(query: Tensor) -> bool:
     """Whether `forward` takes queries of this type and device."""
-    return query.dtype in _TYPES and query.is_cpu and _library() is not None
+    return query.dtype in LIBRARY.kinds and query.is_cpu and _is_granted()
 
 
 def forward(
@@ -83,19 +89,25 @@ def forward(
     before, after = window if window is not None else (_FAR, _FAR)
     if causal:
         after = min(after, 0)
-    counts = None if lengths is None else array("q", lengths)
-    numbers = array(
-        "q",
-        (
-            *(batch, heads, key_heads, queries, keys, dim, width, torch.get_num_threads()),
-            *(offset, min(before, _FAR), min(after, _FAR), 0 if counts is None else counts.buffer_info()[0]),
-            *(query.data_ptr(), key.data_ptr(), value.data_ptr()),
-            *(*query.stride(), *key.stride(), *value.stride()),
-            *(context.data_ptr(), 0 if logsumexp is None else logsumexp.data_ptr()),
-        ),
-    )
-    library = _library()
-    if library is None:
+    if not _is_granted():
         raise RuntimeError("this process has no matrix unit: ask `serves` first")
-    _loop(library, query.dtype)(numbers.buffer_info()[0], scale)
+    _loop(
+        batch=batch,
+        heads=heads,
+        key_heads=key_heads,
+        queries=queries,
+        keys=keys,
+        dim=dim,
+        width=width,
+        offset=offset,
+        before=min(before, _FAR),
+        after=min(after, _FAR),
+        lengths=None if lengths is None else array("q", lengths),
+        scale=scale,
+        query=query,
+        key=key,
+        value=value,
+        context=context,
+        logsumexp=logsumexp,
+    )
     return context, logsumexp

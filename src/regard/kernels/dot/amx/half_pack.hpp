@@ -4,15 +4,8 @@
 
 #include "dot/amx/tiles.hpp"
 
-struct Call {  // half.py makes it number by number
-    int64_t batch, heads, key_heads, queries, keys, dim, width, threads;
-    int64_t offset, before, after;  // query i attends to the keys i + offset − before … i + offset + after
-    const int64_t* lengths;         // null: all keys
-    const uint16_t *query, *key, *value;
-    int64_t query_strides[4], key_strides[4], value_strides[4];  // in numbers
-    uint16_t* context;                                           // (batch, heads, queries, width), contiguous
-    float* logsumexp;                                            // (batch, heads, queries), or null
-};
+// Half types are 16 bits to it. Query i attends to the keys i + offset − before … i + offset + after.
+using Call = abi::HalfForward<uint16_t>;
 
 #if defined(REGARD_HAS_TILES) && defined(__AVX512BF16__)
 
