@@ -158,9 +158,9 @@ def test_other_parts_of_heads_count_from_the_next_call(change, size, gradient):
     heads, x = SelfHeads(64, 4), torch.randn(3, size, 64, requires_grad=True)
     with torch.set_grad_enabled(gradient):
         before = heads.self_attend(x, AttentionContext(causal=True)).context
-        assert heads.fused
+        assert heads.is_plain
         change(heads)
-        assert not heads.fused
+        assert not heads.is_plain
         query, keys = heads.project(x, None)
         keep = masks.causal().draw(Sizes(3, 4, size, size), x.device)
         ready = heads.score.prepare(keys.key)

@@ -28,7 +28,7 @@ def run(call: Call, at_once: bool = False, top: int | None = None) -> Attended:
         call = call._replace(seed=dropout_mask.new_seed())
     if not (at_once or call.traced) and call.sizes.queries * call.sizes.keys >= LEAST:
         warn_of_memory(path, call, stacklevel=4)
-    if call.mask is None or path.keeps_nan_out:
+    if call.mask is None or call.own or path.keeps_nan_out:
         attended = path.run(call, top) or _run_plainly(call, top)
     else:
         attended = _run_under_mask(path, call, top)
@@ -78,7 +78,7 @@ def _run_plainly(call: Call, top: int | None) -> Attended:
     """Only what is made of a call shows that a parameter or a mask is of a class that no loop can read."""
     call = call._replace(plain=False, safe=None, seed=None)
     path = choose(call)
-    if call.mask is None:
+    if call.mask is None or call.own:
         attended = path.run(call, top)
         assert attended is not None
         return attended

@@ -31,7 +31,7 @@ def test_of_a_bias(shape):
 def test_a_stack_checks_its_inputs():
     heads = CrossHeads(64, 4)
     keys = torch.ones(2, 4, 257, 16, device="meta")
-    with pytest.raises(RuntimeError, match="device"):
+    with pytest.raises(ShapeError, match="device"):
         heads(heads.project_query(torch.ones(2, 257, 64)), Keys(keys, keys), AttentionContext())
 
 

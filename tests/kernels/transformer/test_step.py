@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from regard.attention.modules.heads import SelfHeads
 from regard.attention.parts.position_factory import position
+from regard.errors import ShapeError
 from regard.kernels.native import compiler
 from regard.layers.dropout import Dropout
 from regard.layers.transformer import step as stepping
@@ -316,5 +317,5 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(RuntimeError):
         stack(x, cache=other(x, cache=other.start(1)).cache)
     cache = stack(x, cache=stack.start(1)).cache
-    with pytest.raises(RuntimeError, match="dtype"):
+    with pytest.raises(ShapeError, match="dtype"):
         stack(x, cache=Cache(cache.states.bfloat16(), None, cache.counted))

@@ -95,7 +95,11 @@ class Call(NamedTuple):
         hooked: the score or the normalizer has hooks, so that they have to be called.
         safe: whether all content is finite and moderate, so that what is masked out leaves no trace in the answer;
             None where nobody has looked.
+        own: queries, keys and values were made for this call, which alone has them: they are finite, and nobody changes
+            what the weights are made from.
         plain: False once a mask or a parameter was found to be of a class whose numbers lie elsewhere.
+        projected: `(batch, positions, …)`, what queries, keys and values of all heads are side by side parts of; None
+            where they are not.
         seed: of the dropout that the native loop draws; None where it is torch's.
     """
 
@@ -117,7 +121,9 @@ class Call(NamedTuple):
     mapped: bool
     hooked: bool
     safe: bool | None = None
+    own: bool = False
     plain: bool = True
+    projected: Tensor | None = None
     seed: int | None = None
 
     @staticmethod

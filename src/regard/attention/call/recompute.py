@@ -38,7 +38,7 @@ def recompute(
         observed: the statistics of the weights, where a path has its own.
     """
     # A graph takes no recipes along.
-    counts = [] if call.traced else counted(*made_from, call.bias)
+    counts = [] if call.traced or call.own else counted(*made_from, call.bias)
     return Recompute(call, scores, drawn_mask, observed, counts)
 
 

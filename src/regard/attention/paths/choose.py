@@ -10,6 +10,7 @@ from regard.attention.paths.fused import Fused
 from regard.attention.paths.linear import Linear
 from regard.attention.paths.local import Local
 from regard.attention.paths.native import Native
+from regard.attention.paths.projected import Projected
 from regard.attention.paths.ragged import Ragged
 from regard.attention.paths.windowed import Windowed
 
@@ -17,6 +18,7 @@ PATHS: tuple[Path, ...] = (
     Linear(),
     Local(),
     Additive(),
+    Projected(),
     Native(),
     Blocked(),
     Ragged(),

@@ -79,7 +79,7 @@ class Native(Path):
         keep = call.drawn(known.rest)
         if not sides.are_plain(keep):
             return None
-        three, masked_unread = (sides.left, sides.right, sides.value), call.mask is not None and call.safe is None
+        three, masked_unread = (sides.left, sides.right, sides.value), _is_unread(call)
         options: dict[str, Any] = {
             "visible": visible(known, keep),
             "bias": sides.bias,
@@ -119,6 +119,11 @@ class Native(Path):
         computed = pairs(call, causal=known.causal, lengths=known.lengths, window=known.window, offset=known.offset)
         bools = drawn_bools(call, known.rest)
         return by_tiles(self.name, work, computed, bools, (packed, 2 * packed), "queries × keys seen × heads × width")
+
+
+def _is_unread(call: Call) -> bool:
+    """Whether nobody has looked at what is masked out."""
+    return call.mask is not None and call.safe is None and not call.own
 
 
 def visible(known: DecomposedMask, keep: Tensor | None) -> dot.Visible:

@@ -189,7 +189,7 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> int:
 
 
 def _only_output(block: Block, x: Tensor, attention_context: AttentionContext, *given: Any) -> Tensor:
-    output: Tensor = block(x, attention_context.fresh_copy(), *given)[0]
+    output: Tensor = block(x, attention_context, *given)[0]
     return output
 
 

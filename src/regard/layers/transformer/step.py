@@ -215,7 +215,7 @@ def steps_with(stack: Any, words: Words | None) -> Steps | None:
             return None
         if not is_unmodified(attention, SelfHeads, methods=("project",)):
             return None
-        if not attention.fused or feed_forward.activation not in ACTIVATIONS:
+        if not attention.is_plain or feed_forward.activation not in ACTIVATIONS:
             return None
     parts = [
         Parts(
