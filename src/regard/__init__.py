@@ -12,7 +12,7 @@ _HOME = {
     "attend": "regard.attention.attend",
     "Attended": "regard.attention.attend",
     "Attention": "regard.attention.attend",
-    "explain": "regard.attention.attend",
+    "explain": "regard.attention.explain",
     "score": "regard.attention.attend",
     "normalizer": "regard.attention.attend",
     "position": "regard.attention.parts.position_factory",
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         Attended as Attended,
         Attention as Attention,
         attend as attend,
-        explain as explain,
     )
+    from regard.attention.explain import explain as explain
     from regard.attention.family.family import family as family
     from regard.attention.modules.linear import linear_attention as linear_attention
     from regard.attention.modules.local import LocalAttention as LocalAttention

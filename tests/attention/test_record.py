@@ -6,7 +6,8 @@ from torch import nn
 
 import regard
 from regard import masks
-from regard.attention.attend import Attention, explain
+from regard.attention.attend import Attention
+from regard.attention.explain import explain
 from regard.attention.record import RecordError, record
 
 

@@ -1,7 +1,5 @@
 """attend: score, normalize, refocus, read. The one function under every attention of this library."""
 
-from dataclasses import dataclass
-
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -15,19 +13,14 @@ from regard.attention.call.call import (
     as_score,
     checked_dropout,
 )
-from regard.attention.call.refusals import refuse
-from regard.attention.cost.cost import Cost
-from regard.attention.cost.workload import workload_of
 from regard.attention.parts.mask_kinds import MaskLike
 from regard.attention.parts.normalize import normalizer as normalizer
 from regard.attention.parts.score import score as score
 from regard.attention.parts.score_base import Prepared, Score
-from regard.attention.paths.choose import against_faster
-from regard.attention.paths.explicit import of_tables
-from regard.attention.run import planned, run
+from regard.attention.run import run
 from regard.errors import ConfigError
 
-__all__ = ["Attended", "Attention", "Explanation", "attend", "explain"]
+__all__ = ["Attended", "Attention", "attend"]
 
 
 def attend(
@@ -80,66 +73,6 @@ def attend(
     """
     call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
     return run(call, at_once=weights, top=statistics)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Which path a call takes and why.
-
-    Attributes:
-        path: its name.
-        does: what the path does, in words.
-        against: by name, what speaks against each path that would be faster.
-        guarded: whether masked-out content is cleaned first.
-        cost: what the path takes, where that was asked for.
-        explicit: what forming all weights would take instead, likewise.
-    """
-
-    path: str
-    does: str
-    against: dict[str, tuple[str, ...]]
-    guarded: bool
-    cost: Cost | None = None
-    explicit: Cost | None = None
-
-    def __str__(self) -> str:
-        lines = [f"path: {self.path}: {self.does}"]
-        lines += [f"  not {name}: {'; '.join(reasons)}" for name, reasons in self.against.items()]
-        if self.guarded:
-            lines.append("  masked-out content is cleaned first: it is not finite, or its numbers cannot be read")
-        if self.cost is not None:
-            lines.append(f"  costs {self.cost}")
-        if self.explicit is not None and self.path != "explicit":
-            lines.append(f"  beside {self.explicit}")
-        return "\n".join(lines)
-
-
-def explain(
-    query: Float[Tensor, "batch *heads queries query_dim"],
-    key: Float[Tensor, "batch *key_heads keys key_dim"] | Prepared,
-    value: Float[Tensor, "batch *key_heads keys value_dim"] | None = None,
-    *,
-    score: ScoreLike = "scaled_dot",
-    normalizer: NormalizerLike = "softmax",
-    mask: MaskLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
-    refocus: RefocusLike | None = None,
-    dropout: float = 0.0,
-    cost: bool = False,
-) -> Explanation:
-    """Say which path `attend` would take with these arguments, and why; nothing is computed. Meta tensors will do.
-
-    With `cost=True` also how many operations and how much memory it would take, and the explicit path beside it.
-
-    Raises:
-        RegardError: what `attend` refuses, in its words; but steps of `refocus=` and parts of the caller's own are not
-            called, nor is a function for a mask where it must see numbers.
-    """
-    call = Call.of(query, key, value, score, normalizer, mask, bias, refocus, dropout)
-    refuse(call)
-    path, call, guarded = planned(call)
-    costs = (path.cost(call), of_tables(workload_of(call))) if cost else (None, None)
-    return Explanation(path.name, path.does_with(call), against_faster(call, path), guarded, *costs)
 
 
 class Attention(nn.Module):

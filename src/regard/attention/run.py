@@ -1,5 +1,8 @@
 """The one way of every attention: choose the path of a call, keep masked-out NaN out of it, and run it."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from torch import Tensor
 
 from regard.attention.attended import Attended, Source
@@ -12,6 +15,21 @@ from regard.attention.parts.score_base import Prepared
 from regard.attention.paths.base import Path
 from regard.attention.paths.choose import choose
 from regard.kernels.dot import dropout_mask
+
+Observer = Callable[[Path, Call, bool], None]
+"""Told of each call: its path, the call as the path took it, and whether its content was cleaned first."""
+
+_observers: list[Observer] = []
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Within this context the observer is told of each call of every attention."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
 
 
 def run(call: Call, at_once: bool = False, top: int | None = None) -> Attended:
@@ -29,7 +47,7 @@ def run(call: Call, at_once: bool = False, top: int | None = None) -> Attended:
     if not (at_once or call.traced) and call.sizes.queries * call.sizes.keys >= LEAST:
         warn_of_memory(path, call, stacklevel=4)
     if call.mask is None or call.own or path.keeps_nan_out:
-        attended = path.run(call, top) or _run_plainly(call, top)
+        attended = _run(path, call, top) or _run_plainly(call, top)
     else:
         attended = _run_under_mask(path, call, top)
     if top is not None:
@@ -63,14 +81,22 @@ def planned(call: Call) -> tuple[Path, Call, bool]:
     return choose(call), call, True
 
 
+def _run(path: Path, call: Call, top: int | None, guarded: bool = False) -> Attended | None:
+    attended = path.run(call, top)
+    if attended is not None:
+        for observer in _observers:
+            observer(path, call, guarded)
+    return attended
+
+
 def _run_under_mask(path: Path, call: Call, top: int | None) -> Attended:
     """Run a path so that no masked-out NaN reaches an answer or a gradient."""
     if top is None and call.is_readable() and path.checks_while_reading(call):
-        attended = path.run(call, top)
+        attended = _run(path, call, top)
         if attended is not None:
             return attended
     path, call, guarded = planned(call)
-    attended = _run_guarded(path, call, top) if guarded else path.run(call, top)
+    attended = _run_guarded(path, call, top) if guarded else _run(path, call, top)
     return attended or _run_plainly(call, top)
 
 
@@ -79,7 +105,7 @@ def _run_plainly(call: Call, top: int | None) -> Attended:
     call = call._replace(plain=False, safe=None, seed=None)
     path = choose(call)
     if call.mask is None or call.own:
-        attended = path.run(call, top)
+        attended = _run(path, call, top)
         assert attended is not None
         return attended
     return _run_under_mask(path, call, top)
@@ -96,7 +122,7 @@ def _run_guarded(path: Path, call: Call, top: int | None) -> Attended | None:
         clean = clean._replace(key=compared)
     else:
         clean = clean._replace(prepared=Prepared(call.prepared.key, compared))
-    attended = path.run(clean, top)
+    attended = _run(path, clean, top, guarded=True)
     return attended if attended is None else _with_nan(attended, nonfinite, keep, call)
 
 

@@ -66,7 +66,7 @@ def explain(
     """
     import torch
 
-    from regard.attention.attend import explain as explanation
+    from regard.attention.explain import explain as explanation
 
     kinds = {kind: getattr(torch, kind) for kind in ("float32", "float64", "bfloat16", "float16")}
     if dtype not in kinds:

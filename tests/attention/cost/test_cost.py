@@ -37,6 +37,7 @@ def test_operations_are_those_that_torch_counts(monkeypatch):
     told = {row["name"]: row for row in cases("operations")}
     assert {row["path"] for row in told.values()} == {path.name for path in choose.PATHS} - {
         "native",
+        "projected",
         "additive",
         "chunked",
     }

@@ -11,7 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
-from regard.attention.attend import attend, explain
+from regard.attention.attend import attend
+from regard.attention.explain import explain
 from regard.attention.parts.functional import additive_pairs, location_features, weigh_pairs
 from regard.kernels.additive import additive, blocks as additive_blocks
 from tests.attention.registered_parts import MASKS, module, tensors

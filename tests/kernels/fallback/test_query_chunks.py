@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from regard import masks
-from regard.attention.attend import attend, explain
+from regard.attention.attend import attend
+from regard.attention.explain import explain
 from regard.kernels.additive import additive
 from regard.kernels.fallback import query_chunks
 from tests.attention.registered_parts import MASKS, module, tensors

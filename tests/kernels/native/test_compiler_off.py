@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.attend import explain
+from regard.attention.explain import explain
 from regard.kernels.dot.amx import half
 from regard.kernels.native import compiler
 from tests.native import needs_compiler

@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.attend import Attended, Attention, Explanation, attend, explain
+from regard.attention.attend import Attended, Attention, attend
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.call.guard import finite_rows
+from regard.attention.explain import Explanation, explain
 from regard.attention.parts.focus import Focus
 from regard.attention.parts.functional import wide
 from regard.attention.parts.mask_kinds import Mask, MaskLike
