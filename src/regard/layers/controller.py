@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import is_exactly, is_hooked, weights_of
 from regard.kernels.autograd.plain import are_alike
 from regard.kernels.memory.arrays import numpy_serves
 from regard.layers.recurrent import WEIGHTS, Carried, Recurrence, Weights
@@ -49,10 +49,10 @@ class Controller(nn.Module):
 
         Input and recurrent weight, input and recurrent bias.
         """
-        if self.kind != "lstm" or not is_unmodified(self, Controller, methods=("start", "forward")):
+        if self.kind != "lstm" or not is_exactly(self, Controller):
             return None
         recurrence = self.recurrence
-        if is_hooked(self, recurrence) or not is_unmodified(recurrence, Recurrence) or len(recurrence.each) > 1:
+        if is_hooked(self, recurrence) or not is_exactly(recurrence, Recurrence) or len(recurrence.each) > 1:
             return None
         weights: Any = weights_of(recurrence.each[0], nn.LSTMCell, *WEIGHTS)
         return weights

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_exactly, is_hooked
 from regard.kernels.recurrent import recurrent as kernel
 from regard.layers.dropout import Dropout
 
@@ -229,7 +229,7 @@ def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
 
 def _must_be_called(layer: Any) -> bool:
     """Whether a layer or cell has to be called: it has hooks, or is not torch's own with biases."""
-    return not is_unmodified(layer, *LAYERS.values(), *CELLS.values()) or not layer.bias or is_hooked(layer)
+    return not is_exactly(layer, *LAYERS.values(), *CELLS.values()) or not layer.bias or is_hooked(layer)
 
 
 def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:

@@ -109,7 +109,7 @@ def test_a_wrong_or_missing_name_is_a_type_error(declared, checks):
         ({"counts": array("q", (1, 2))}, r"counts is array\('q', \[1, 2\]\), and an array of 3 \(rows\)"),
         ({"counts": array("i", (1, 2, 3))}, r"counts is array\('i'"),
     ],
-    ids=str,
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",  # what an empty tensor holds is by chance
 )
 def test_the_debug_mode_names_the_field_what_it_had_and_what_was_expected(declared, changed, said):
     _, scale = declared()

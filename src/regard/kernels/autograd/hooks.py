@@ -1,6 +1,7 @@
 """Whether a layer may be computed from its weights, without a call of it."""
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -44,35 +45,46 @@ def is_hooked(*modules: object, recording: bool = False) -> bool:
     return False
 
 
-def is_unmodified(module: nn.Module, *kinds: type[nn.Module], methods: Iterable[str] = ("forward",)) -> bool:
-    """Whether the module does what one of these classes does, hooks or not: a subclass may do something else.
+def is_exactly(module: Any, *kinds: type[nn.Module]) -> bool:
+    """Whether the module is of one of these classes and of no subclass, with no method of its own.
+
+    The one rule for fast code: it takes the modules whose work it knows; any other is called, right and slower.
 
     Args:
         module: that would not be called.
         *kinds: whose work is known.
-        methods: by name, those that count, properties too.
     """
-    own, made = vars(module), type(module)
-    return any(
-        all(name not in own and getattr(made, name, None) is getattr(kind, name) for name in methods) for kind in kinds
-    )
+    kind: Any = type(module)
+    return kind in kinds and not (vars(module).keys() & _methods(kind))
 
 
-def weights_of(
-    layer: nn.Module, kind: type[nn.Module], *names: str, methods: Iterable[str] = ("forward",)
-) -> tuple[Tensor, ...] | None:
+@functools.cache
+def _methods(kind: type) -> frozenset[str]:
+    """The names of a class's methods and properties, without those of every module."""
+    each = {name: getattr(kind, name) for name in dir(kind) if name == "forward" or not hasattr(nn.Module, name)}
+    return frozenset(name for name, one in each.items() if callable(one) or isinstance(one, property))
+
+
+def overrides(module: nn.Module, kind: type[nn.Module], method: str) -> bool:
+    """Whether a subclass, or the module itself, has its own method in the place of the class's.
+
+    It is asked where two methods are made of each other, and that which was overridden has the say.
+    """
+    return method in vars(module) or getattr(type(module), method) is not getattr(kind, method)
+
+
+def weights_of(layer: nn.Module, kind: type[nn.Module], *names: str) -> tuple[Tensor, ...] | None:
     """The weights that a call of the layer would compute from; None where it has to be called.
 
-    That is so where it has hooks, where it does something else than its class, and where it does not hold
-    the weights themselves: what makes one of others may make another at each call, as a spectral norm does.
+    That is so where it has hooks, where it is not exactly of its class, and where it does not hold the weights
+    themselves: what makes one of others may make another at each call, as a spectral norm does.
 
     Args:
         layer: that would not be called.
         kind: the class whose work is known.
         *names: of the weights; all of them have to be there.
-        methods: as for `is_unmodified`.
     """
-    if is_hooked(layer) or not is_unmodified(layer, kind, methods=methods):
+    if is_hooked(layer) or not is_exactly(layer, kind):
         return None
     held = vars(layer)["_parameters"]
     weights = tuple(held.get(name) for name in names)

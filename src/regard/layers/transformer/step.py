@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention.attended import Attended, transformed
 from regard.attention.modules.heads import AttentionContext, SelfHeads
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_exactly, is_hooked
 from regard.kernels.transformer.step import ACTIVATIONS, Parts, Sizes, Steps, Words
 from regard.layers.dropout import Dropout
 from regard.layers.transformer.block import Block
@@ -207,13 +207,11 @@ def steps_with(stack: Any, words: Words | None) -> Steps | None:
         return None
     if any(type(block) is not Block for block in blocks):  # another kind may do something else
         return None
-    if not all(is_unmodified(part.dropout, *_DROPS_NOTHING) for part in (stack, *blocks)):
+    if not all(is_exactly(part.dropout, *_DROPS_NOTHING) for part in (stack, *blocks)):
         return None
     for block in blocks:
         attention, feed_forward = block.attention, block.feed_forward
-        if block.across is not None or type(attention) is not SelfHeads or type(feed_forward) is not FeedForward:
-            return None
-        if not is_unmodified(attention, SelfHeads, methods=("project",)):
+        if block.across is not None or not is_exactly(attention, SelfHeads) or type(feed_forward) is not FeedForward:
             return None
         if not attention.is_plain or feed_forward.activation not in ACTIVATIONS:
             return None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.parts.score import Additive
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
@@ -83,7 +83,7 @@ class KeyValue(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         state = self.start(inputs.shape[0])
-        if not is_unmodified(self, KeyValue, methods=("start", "step")):
+        if not is_exactly(self, KeyValue):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.recurrence(inputs, state.carried)
         keys, values = hidden.chunk(2, -1)

@@ -6,7 +6,7 @@ inputs ── LSTM, one layer upon the other ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
@@ -53,7 +53,7 @@ class LSTMSequence(nn.Module):
         """
         check_sequences(inputs, self.inputs)
         state = self.start(inputs.shape[0])
-        if not is_unmodified(self, LSTMSequence, methods=("step",)):
+        if not is_exactly(self, LSTMSequence):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.recurrence(inputs, state)
         outputs: Tensor = self.readout(hidden)

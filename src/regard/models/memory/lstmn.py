@@ -22,7 +22,7 @@ from regard.attention.attended import Attended
 from regard.attention.parts.normalize import is_softmax
 from regard.attention.parts.score import Additive
 from regard.attention.parts.score_base import Prepared
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified, weights_of
+from regard.kernels.autograd.hooks import is_exactly, is_hooked, weights_of
 from regard.kernels.autograd.plain import are_alike, is_plain
 from regard.kernels.memory import lstmn as kernel
 from regard.layers.dropout import Dropout
@@ -147,15 +147,14 @@ class LSTMNLayer(nn.Module):
     def _weights(self) -> tuple[Tensor, ...] | None:
         """Of the gates (weight and bias) and of the score (query, key, v), where steps are computed from them alone."""
         attention = self.attention
-        if is_hooked(attention) or not is_unmodified(attention, Attention) or not is_softmax(attention.normalizer):
+        if is_hooked(attention) or not is_exactly(attention, Attention) or not is_softmax(attention.normalizer):
             return None
         if attention.refocus or (attention.training and attention.dropout):
             return None
-        if not is_unmodified(self, LSTMNLayer, methods=("score", "attend", "step", "write")):
+        if not is_exactly(self, LSTMNLayer):
             return None
         gates = weights_of(self.gates, nn.Linear, "weight", "bias")
-        names, methods = ("query_weight", "key_weight", "vector"), ("prepare", "pair_form", "forward")
-        scores = weights_of(attention.score, Additive, *names, methods=methods)
+        scores = weights_of(attention.score, Additive, "query_weight", "key_weight", "vector")
         return None if gates is None or scores is None else gates + scores
 
     def _record_again(self, inputs: Tensor, state: Tapes, tape: Tensor, key: Tensor) -> None:
@@ -197,7 +196,7 @@ class LSTMNReader(nn.Module):
             ShapeError: the inputs have another shape than this reader was made for.
         """
         check_sequences(inputs, self.inputs)
-        if not is_unmodified(self, LSTMNReader, methods=("step",)):
+        if not is_exactly(self, LSTMNReader):
             return by_steps(self.step, state, inputs, self.width)
         after = []
         for number, layer in enumerate(self.layers):
@@ -247,7 +246,7 @@ class LSTMN(nn.Module):
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch time outputs"]:
         """All steps from empty tapes."""
         state = self.start(inputs.shape[0])
-        if not is_unmodified(self, LSTMN, methods=("step",)):
+        if not is_exactly(self, LSTMN):
             return by_steps(self.step, state, inputs, self.outputs)[0]
         hidden, _ = self.reader(inputs, state)
         outputs: Tensor = self.readout(hidden)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.attend import Attended, attend
 from regard.attention.parts.refocus import interpolate, sharpen, shift
 from regard.attention.parts.score import score
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.kernels.memory.turing import Layout, machine
 from regard.layers.controller import Controller, cell_and_interface, project_inputs
 from regard.layers.recurrent import Carried, Weights
@@ -164,7 +164,7 @@ class NeuralTuringMachine(nn.Module):
             ShapeError: the inputs have another shape than this machine was made for.
         """
         check_sequences(inputs, self.inputs)
-        plain = all(inputs.shape[:2]) and is_unmodified(self, NeuralTuringMachine, methods=("start", "step"))
+        plain = all(inputs.shape[:2]) and is_exactly(self, NeuralTuringMachine)
         weights = cell_and_interface(inputs, self.controller, self.orders, self.readout) if plain else None
         if weights is None:
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]

@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.layers.decoder import State
 from regard.layers.dropout import Dropout, drop_words
 from regard.layers.objective import Objective, objective, vocabulary_objective
 from regard.layers.recurrent import BidirectionalEncoder
-from regard.models.seq2seq.recurrent_decoder import Memory, Reading, RecurrentDecoder, embedding, recurrent_decoder
+from regard.models.seq2seq.recurrent_decoder import DECODERS, Memory, Reading, embedding, recurrent_decoder
 from regard.models.seq2seq.settings import RecurrentSettings
 from regard.vocabulary import UNKNOWN
 
@@ -75,7 +75,7 @@ class RecurrentTranslator(nn.Module):
         steps = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         kept = steps < batch.target_lengths.unsqueeze(-1)
         forced = self.training and self.settings.teacher_forcing < 1
-        if not forced and not is_unmodified(self, RecurrentTranslator, methods=("reading",)):
+        if not forced and not is_exactly(self, RecurrentTranslator):
             return self.reading(batch).features[kept], batch.target_out[kept]
         state = self.decoder.start(self.encode(batch.source, batch.source_lengths), len(batch.source))
         target_in = self._with_word_dropout(batch.target_in)
@@ -97,8 +97,8 @@ class RecurrentTranslator(nn.Module):
     def objective(self, batch: Pairs, smoothing: float = 0.0) -> Objective:
         """Summed loss (nats), tokens and right predictions over the real target words."""
         features, targets = self.features(batch)
-        plain = is_unmodified(self, RecurrentTranslator, methods=("vocabulary",))
-        if not plain or not is_unmodified(self.decoder, RecurrentDecoder, methods=("vocabulary",)):
+        plain = is_exactly(self, RecurrentTranslator)
+        if not plain or not is_exactly(self.decoder, *DECODERS):
             return objective(self.vocabulary(features), targets, smoothing)
         return vocabulary_objective(features, *self.decoder.output_weights(), targets, smoothing)
 

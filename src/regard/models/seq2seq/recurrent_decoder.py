@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.attention.attended import Attended
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_exactly, is_hooked
 from regard.kernels.recurrent.deferred import expectation_of_loop, linear_of_loop
 from regard.layers.decoder import State, Step, concatenated
 from regard.layers.dropout import Dropout
@@ -137,7 +137,7 @@ class RecurrentDecoder(nn.Module):
         What comes after them is mostly not computed, unless a subclass has `features` of its own.
         """
         real = torch.arange(inputs.shape[1], device=lengths.device) < lengths.unsqueeze(-1)
-        if not is_unmodified(self, RecurrentDecoder, methods=("features",)):
+        if not is_exactly(self, *DECODERS):
             return self.features(state, inputs).features[real]
         embedded = self.dropout(self.embedding(inputs))
         if self.loops and inputs.shape[1] > 1:
@@ -369,3 +369,7 @@ def embedding(vocabulary: int, dim: int) -> nn.Embedding:
     with torch.no_grad():
         table.weight[0].zero_()
     return table
+
+
+DECODERS = LuongDecoder, BahdanauDecoder, FixedContextDecoder
+"""The kinds of decoder that are known; a subclass of one is called, right and slower."""

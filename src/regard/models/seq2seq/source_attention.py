@@ -16,7 +16,7 @@ from regard.attention.parts.normalize import is_softmax, normalizer
 from regard.attention.parts.score import General, score
 from regard.attention.parts.score_base import scores
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooks import is_hooked, is_unmodified
+from regard.kernels.autograd.hooks import is_exactly, is_hooked
 from regard.kernels.recurrent import bilinear
 from regard.models.seq2seq.settings import RecurrentSettings
 
@@ -144,9 +144,9 @@ class SourceAttention(nn.Module):
     def is_expectation(self) -> bool:
         """Whether the context is the weights times the values and no more, and no hook is set."""
         attention = self.attention
-        if is_hooked(self, attention, recording=True) or not is_unmodified(self, SourceAttention):
+        if is_hooked(self, attention, recording=True) or not is_exactly(self, SourceAttention):
             return False
-        return is_unmodified(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
+        return is_exactly(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
 
     def _is_general(self) -> bool:
         """Whether a softmax of Luong's general score is all that there is."""

@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import overrides
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import Dropout
 from regard.layers.objective import Objective, objective
@@ -49,7 +49,7 @@ class LanguageModel(nn.Module):
 
         Nor is it where a subclass has a `read` of its own.
         """
-        if inputs.shape[1] != 1 or not is_unmodified(self, LanguageModel, methods=("read",)):
+        if inputs.shape[1] != 1 or overrides(self, LanguageModel, "read"):
             logits, moving = self.read(inputs, state.moving)
             return Step(logits, State(state.fixed, moving), {})
         after = self.reader.step(state.moving, self.input_dropout(self.embedding(inputs[:, 0])))

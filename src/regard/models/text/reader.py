@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, nearest
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import overrides
 from regard.layers.recurrent import Carried, Recurrence
 from regard.layers.reference import reference_tensor
 from regard.layers.sequence import StepOutput
@@ -60,14 +60,14 @@ class LSTMReader(nn.Module):
         self, inputs: Float[Tensor, "batch time inputs"], state: Carried
     ) -> tuple[Float[Tensor, "batch time width"], Carried]:
         """The top layer's hidden states, and the state after them; by the steps of a subclass that has its own."""
-        if not is_unmodified(self, LSTMReader, methods=("step",)):
+        if overrides(self, LSTMReader, "step"):
             return by_steps(self.step, state, inputs, self.width)
         return self._read(inputs, state)
 
     def step(self, state: Carried, inputs: Float[Tensor, "batch inputs"]) -> StepOutput:
         """One vector; there is no attention."""
         # A subclass that overrides `forward` alone means a step as well; one that overrides both calls this as it is.
-        alone = is_unmodified(self, LSTMReader, methods=("step",)) and not is_unmodified(self, LSTMReader)
+        alone = overrides(self, LSTMReader, "forward") and not overrides(self, LSTMReader, "step")
         hidden, state = (self.forward if alone else self._read)(inputs.unsqueeze(1), state)
         return StepOutput(hidden.squeeze(1), state, {})
 

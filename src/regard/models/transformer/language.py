@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import overrides
 from regard.layers.decoder import State, Step
 from regard.layers.objective import Objective, objective
 from regard.layers.transformer.stack import Stacked
@@ -49,7 +49,7 @@ class TransformerLanguageModel(nn.Module):
         """
         if (found := one_word(self, inputs, state.moving)) is not None:
             return Step(found.logits, State(state.fixed, found.cache), found.attended)
-        if not is_unmodified(self, TransformerLanguageModel, methods=("read",)):
+        if overrides(self, TransformerLanguageModel, "read"):
             logits, moving = self.read(inputs, state.moving)
             return Step(logits, State(state.fixed, moving), {})
         stacked = self._stacked(inputs, state.moving)
@@ -83,7 +83,7 @@ class TransformerLanguageModel(nn.Module):
             ConfigError: documents for a subclass that has a `start` or a `read` of its own, which know none.
         """
         inputs, targets = ids[:, :-1], ids[:, 1:]
-        if is_unmodified(self, TransformerLanguageModel, methods=("start", "read")):
+        if not any(overrides(self, TransformerLanguageModel, method) for method in ("start", "read")):
             read = None if documents is None else documents[:, :-1]
             logits = self.logits(self.stack(self.embedding(inputs), documents=read).output)
         elif documents is None:

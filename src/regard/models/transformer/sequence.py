@@ -6,7 +6,7 @@ inputs ── linear ── causal layers ── linear ── outputs
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.layers.sequence import StepOutput
 from regard.layers.transformer.cache import Cache
 from regard.models.memory.sequences import by_steps, check_sequences, check_step
@@ -51,7 +51,7 @@ class TransformerSequence(nn.Module):
             ShapeError: the inputs are of another form or width.
         """
         check_sequences(inputs, self.inputs)
-        if not is_unmodified(self, TransformerSequence, methods=("start", "step")):
+        if not is_exactly(self, TransformerSequence):
             return by_steps(self.step, self.start(inputs.shape[0]), inputs, self.outputs)[0]
         outputs: Tensor = self.readout(self.stack(self.enter(inputs)).output)
         return outputs

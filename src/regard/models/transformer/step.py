@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.parts.position import Learned, Sinusoidal
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.kernels.transformer.step import Steps, Words
 from regard.layers.transformer.cache import Cache
 from regard.layers.transformer.stack import Stack
@@ -66,7 +66,7 @@ def _steps(model: Any) -> Steps | None:
         return None
     position = stack.position
     adds = getattr(position, "kind", None) == "add"
-    known = type(position) in (Learned, Sinusoidal) and is_unmodified(position, type(position), methods=("add",))
+    known = is_exactly(position, Learned, Sinusoidal)
     if adds and not known:
         return None
     learned = position if type(position) is Learned else None

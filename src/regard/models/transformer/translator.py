@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.attended import Attended
 from regard.errors import ConfigError
-from regard.kernels.autograd.hooks import is_unmodified
+from regard.kernels.autograd.hooks import is_exactly
 from regard.layers.decoder import State, Step
 from regard.layers.dropout import drop_words
 from regard.layers.objective import Objective, objective
@@ -119,7 +119,7 @@ class TransformerTranslator(nn.Module):
         """What the output layer reads at every target position, padding too, and its attention to the source."""
         source, decoder = self.encode(batch.source, batch.source_lengths), self.decoder
         target_in = self._with_word_dropout(batch.target_in)
-        if is_unmodified(decoder, TransformerDecoder, methods=("start",)):
+        if is_exactly(decoder, TransformerDecoder):
             stacked = decoder.read(decoder.stack.memory(source.states, source.keep), target_in)
         else:
             state = decoder.start(source, len(batch.source))
