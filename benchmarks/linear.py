@@ -11,7 +11,6 @@ processor times, a side's by the fused path's: lower is faster. The two attentio
 import argparse
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +19,6 @@ from torch import Tensor
 
 from regard.attention.modules.linear import elu_plus_one, linear_attention
 from regard.kernels.linear import linear as kernel
-from regard.kernels.native import compiler
 from turns import alone, beside_first, report
 
 
@@ -45,6 +43,7 @@ WORKS = tuple(
 )
 TOY = (Work(131, True, False), Work(131, True, True), Work(131, False, False))
 CHECKED = 512
+SERVES = kernel.LIBRARY.serves
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
@@ -61,9 +60,9 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
     inputs = [torch.randn(shape).requires_grad_(work.backward) for _ in range(3)]
     given = torch.randn(shape)
 
-    def run(call: Callable[..., Tensor], library: Callable[[str], Any] = compiler.library) -> Callable[[], Any]:
+    def run(call: Callable[..., Tensor], native: bool) -> Callable[[], Any]:
         def side() -> Any:
-            kernel.compiler = SimpleNamespace(library=library)  # type: ignore[assignment]
+            kernel.LIBRARY.serves = SERVES if native else lambda kind: False  # type: ignore[method-assign]
             context = call(*inputs)
             return torch.autograd.grad(context, inputs, given) if work.backward else context
 
@@ -73,17 +72,17 @@ def sides(work: Work, toy: bool) -> dict[str, Callable[[], Any]]:
         return linear_attention(*three, causal=work.causal)
 
     made = {
-        "torch": run(lambda *three: F.scaled_dot_product_attention(*three, is_causal=work.causal)),
-        "parts": run(ours, lambda name: None),
+        "torch": run(lambda *three: F.scaled_dot_product_attention(*three, is_causal=work.causal), True),
+        "parts": run(ours, False),
     }
-    if compiler.library("linear/linear") is not None:
-        made["native"] = run(ours)
+    if SERVES(torch.float32):
+        made["native"] = run(ours, True)
     some = [tensor.detach()[..., :CHECKED, :].clone().requires_grad_() for tensor in inputs]
     part = given[..., :CHECKED, :]
     expected = written_out(*some, causal=work.causal)
     slopes = torch.autograd.grad(expected, some, part.double())
     for name in list(made)[1:]:
-        kernel.compiler = SimpleNamespace(library=compiler.library if name == "native" else lambda name: None)  # type: ignore[assignment]
+        kernel.LIBRARY.serves = SERVES if name == "native" else lambda kind: False  # type: ignore[method-assign]
         context = ours(*some)
         found = context, *torch.autograd.grad(context, some, part)
         for one, other in zip(found, (expected, *slopes), strict=True):

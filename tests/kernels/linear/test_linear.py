@@ -1,14 +1,11 @@
 """Linear attention in one pass: the formula's numbers and gradients by both loops, whatever the shapes and strides."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 from regard.kernels.linear import chunks, linear
 from regard.kernels.linear.chunks import Call
-from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
 from tests.reference.linear import linear as slow
@@ -18,11 +15,11 @@ from tests.reference.linear import linear as slow
 def loop(request, monkeypatch):
     """Torch's own calls in chunks of 7 positions, one item at a time; or the native loop."""
     if request.param == "torch":
-        monkeypatch.setattr(linear, "compiler", SimpleNamespace(library=lambda name: None))
+        monkeypatch.setattr(linear.LIBRARY, "serves", lambda kind: False)
         monkeypatch.setattr(chunks, "CHUNK", 7)
         monkeypatch.setattr(chunks, "_MOST", 1)
     else:
-        assert compiler.library("linear/linear") is not None
+        assert linear.LIBRARY.serves(torch.float32)
     return request.param
 
 

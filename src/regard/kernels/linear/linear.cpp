@@ -17,11 +17,6 @@ using namespace loops;
 
 constexpr int64_t kChunk = 32;  // positions: few scores beside the reads of M, in whole blocks of the product
 
-struct Sizes {
-    int64_t batch, heads, group, queries, keys, width, value_width, early, lone, elu, threads;
-    int64_t query[4], key[3], value[3], keep;  // strides: of items, heads, (of the group,) positions
-};
-
 // `multiply` in blocks of as many rows as divide a chunk and the usual widths: no row is left for a slow end.
 template <typename T, bool kAdd>
 void times(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t am, int64_t ak, const T* b, int64_t bk,
@@ -41,13 +36,13 @@ struct Rows {
 // What one thread holds: the inputs of a chunk, ready for the products, and sums.
 template <typename T>
 struct Work {
-    const Sizes& s;
+    const abi::LinearCall<T>& s;
     const int64_t width, value_width, pitch;  // numbers of a row, up to whole vectors; of a row of given
     std::vector<T> query, key, key_across, values, values_across, scores, slopes, given, out, other, sums, across;
     std::vector<T> ones;
     Vec<T> nonfinite = {};  // NaN once something was not finite
 
-    explicit Work(const Sizes& sizes)
+    explicit Work(const abi::LinearCall<T>& sizes)
         : s(sizes),
           width(whole<T>(sizes.width)),
           value_width(whole<T>(sizes.value_width)),
@@ -74,7 +69,7 @@ struct Work {
 
     // Rows of `columns` numbers into rows of whole vectors, zeros behind; those that are masked out become zeros.
     template <typename Map>
-    void copy(int64_t count, int64_t columns, Rows<T> from, const bool* keep, T* to, const Map& map) {
+    void copy(int64_t count, int64_t columns, Rows<T> from, const uint8_t* keep, T* to, const Map& map) {
         constexpr int L = kLanes<T>;
         int64_t padded = whole<T>(columns), full = columns / L * L;
         for (int64_t i = 0; i < count; ++i) {
@@ -100,7 +95,7 @@ struct Work {
             }
         }
     }
-    void features(int64_t count, Rows<T> from, const bool* keep, T* to) {
+    void features(int64_t count, Rows<T> from, const uint8_t* keep, T* to) {
         if (s.elu)
             copy(count, s.width, from, keep, to, [](Vec<T> x) {
                 Vec<T> zero = {};
@@ -133,20 +128,23 @@ void lower(int64_t count, T* scores) {
 
 template <typename T>
 struct Call {
-    const Sizes& s;
-    const T *query, *key, *value;
-    const bool* keep;
+    const abi::LinearCall<T>& s;
 
     Rows<T> queries(int64_t b, int64_t h, int64_t g, int64_t at) const {
-        return {query + b * s.query[0] + h * s.query[1] + g * s.query[2] + at * s.query[3], s.query[3]};
+        const int64_t* apart = s.query_strides;
+        return {s.query + b * apart[0] + h * apart[1] + g * apart[2] + at * apart[3], apart[3]};
     }
     Rows<T> keys(int64_t b, int64_t h, int64_t at) const {
-        return {key + b * s.key[0] + h * s.key[1] + at * s.key[2], s.key[2]};
+        const int64_t* apart = s.key_strides;
+        return {s.key + b * apart[0] + h * apart[1] + at * apart[2], apart[2]};
     }
     Rows<T> values(int64_t b, int64_t h, int64_t at) const {
-        return {value + b * s.value[0] + h * s.value[1] + at * s.value[2], s.value[2]};
+        const int64_t* apart = s.value_strides;
+        return {s.value + b * apart[0] + h * apart[1] + at * apart[2], apart[2]};
     }
-    const bool* kept(int64_t b, int64_t at) const { return keep ? keep + b * s.keep + at : nullptr; }
+    const uint8_t* kept(int64_t b, int64_t at) const {
+        return s.keep ? s.keep + b * s.keep_strides[0] + at : nullptr;
+    }
     void load_keys(Work<T>& w, int64_t b, int64_t h, int64_t at, int64_t count) const {
         w.features(count, keys(b, h, at), kept(b, at), w.key.data());
         w.copy(count, s.value_width, values(b, h, at), kept(b, at), w.values.data(), [](Vec<T> x) { return x; });
@@ -161,10 +159,11 @@ struct Call {
 // memory (items, heads, width, value_width + 1) before and after, the first of which may be missing;
 // context (items, heads, group, queries, value_width) and total, what it was divided by.
 template <typename T>
-bool forward(const Sizes& s, const T* query, const T* key, const T* value, const bool* keep, const T* before,
-             T* context, T* total, T* after) {
+bool forward(const abi::LinearForward<T>& s) {
+    const T* before = s.before;
+    T *context = s.context, *total = s.total, *after = s.after;
     constexpr int L = kLanes<T>;
-    Call<T> call{s, query, key, value, keep};
+    Call<T> call{s};
     std::atomic<bool> finite{true};
     share(s.batch * s.heads, 1, s.threads, call.cost(), [&](int64_t begin, int64_t end) {
         Work<T> w(s);
@@ -233,10 +232,11 @@ bool forward(const Sizes& s, const T* query, const T* key, const T* value, const
 
 // `given` is that of the context, `given_after` that of the memory after all (or missing); `into_before` may be missing.
 template <typename T>
-void backward(const Sizes& s, const T* query, const T* key, const T* value, const bool* keep, const T* before,
-              const T* context, const T* total, const T* given, const T* given_after, T* into_query, T* into_key,
-              T* into_value, T* into_before) {
-    Call<T> call{s, query, key, value, keep};
+void backward(const abi::LinearBackward<T>& s) {
+    const T *before = s.before, *context = s.context, *total = s.total;
+    const T *given = s.given, *given_after = s.given_after;
+    T *into_query = s.into_query, *into_key = s.into_key, *into_value = s.into_value, *into_before = s.into_before;
+    Call<T> call{s};
     share(s.batch * s.heads, 1, s.threads, 3 * call.cost(), [&](int64_t begin, int64_t end) {
         Work<T> w(s);
         const int64_t D = w.width, V = w.value_width, P = w.pitch, last = s.value_width, columns = last + 1;
@@ -257,7 +257,7 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
             call.load_keys(w, b, h, at, count);
             turn(count, last, w.values.data(), V, w.values_across.data(), kChunk);
             std::fill(&w.values_across[last * kChunk], &w.values_across[last * kChunk] + kChunk, T(0));
-            const bool* kept = call.kept(b, at);
+            const uint8_t* kept = call.kept(b, at);
             for (int64_t i = 0; i < count; ++i) w.values_across[last * kChunk + i] = !kept || kept[i] ? 1 : 0;
         };
         // What the weight of each pair is given: (given of the read) . [value, 1].
@@ -329,7 +329,7 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
                         give(count);
                     }
                 }
-                const bool* kept = call.kept(b, at);
+                const uint8_t* kept = call.kept(b, at);
                 if (kept)
                     for (int64_t i = 0; i < count; ++i)
                         if (!kept[i]) {
@@ -361,18 +361,9 @@ void backward(const Sizes& s, const T* query, const T* key, const T* value, cons
 
 }  // namespace
 
-#define REGARD_LINEAR(NAME, T)                                                                                        \
-    extern "C" bool linear_forward_##NAME(const Sizes* s, const T* query, const T* key, const T* value,               \
-                                          const bool* keep, const T* before, T* context, T* total, T* after) {        \
-        return forward<T>(*s, query, key, value, keep, before, context, total, after);                                \
-    }                                                                                                                 \
-    extern "C" void linear_backward_##NAME(const Sizes* s, const T* query, const T* key, const T* value,              \
-                                           const bool* keep, const T* before, const T* context, const T* total,       \
-                                           const T* given, const T* given_after, T* into_query, T* into_key,          \
-                                           T* into_value, T* into_before) {                                           \
-        backward<T>(*s, query, key, value, keep, before, context, total, given, given_after, into_query, into_key,    \
-                    into_value, into_before);                                                                         \
-    }
+#define REGARD_LINEAR(NAME, T)                                                                          \
+    extern "C" bool linear_forward_##NAME(const abi::LinearForward<T>& call) { return forward(call); } \
+    extern "C" void linear_backward_##NAME(const abi::LinearBackward<T>& call) { backward(call); }
 
 REGARD_LINEAR(float32, float)
 REGARD_LINEAR(float64, double)

@@ -7,7 +7,6 @@ made on the way, and goes through it once in parts that stay in a cache, forward
 native loop (`linear.cpp`), or by torch's own calls (`chunks.py`) where there is no compiler.
 """
 
-import ctypes
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +18,39 @@ from regard.kernels.autograd.plain import is_plain_tensor, materialized
 from regard.kernels.autograd.unbatch import unbatched
 from regard.kernels.linear import chunks
 from regard.kernels.linear.chunks import CHUNK, Call, Made
-from regard.kernels.native import compiler
+from regard.kernels.native.abi import Library
+from regard.kernels.native.fields import INTEGER, THREADS, Input, Output
+
+LIBRARY = Library("linear/linear", (torch.float32, torch.float64))
+_QUERY, _KEY = ("batch", "heads", "group", "queries", "width"), ("batch", "heads", "keys", "width")
+_VALUE, _CONTEXT = ("batch", "heads", "keys", "value_width"), ("batch", "heads", "group", "queries", "value_width")
+_TOTAL, _MEMORY = ("batch", "heads", "group", "queries"), ("batch", "heads", "width", "value_width + 1")
+_call = LIBRARY.structure(
+    "LinearCall",
+    **dict.fromkeys(("batch", "heads", "group", "queries", "keys", "width", "value_width"), INTEGER),
+    **dict.fromkeys(("early", "lone", "elu"), INTEGER),
+    threads=THREADS,
+    query=Input(*_QUERY, strides=4),
+    key=Input(*_KEY, strides=3),
+    value=Input(*_VALUE, strides=3),
+    keep=Input("batch", "keys", dtype=torch.bool, strides=1, optional=True),
+    before=Input(*_MEMORY, optional=True),
+)
+_loop_forward = LIBRARY.predicate(
+    "linear_forward", _call, context=Output(*_CONTEXT), total=Output(*_TOTAL), after=Output(*_MEMORY)
+)
+_loop_backward = LIBRARY.loop(
+    "linear_backward",
+    _call,
+    context=Input(*_CONTEXT),
+    total=Input(*_TOTAL),
+    given=Input(*_CONTEXT),
+    given_after=Input(*_MEMORY, optional=True),
+    into_query=Output(*_QUERY),
+    into_key=Output(*_KEY),
+    into_value=Output(*_VALUE),
+    into_before=Output(*_MEMORY, optional=True),
+)
 
 # --- torch's own operations -----------------------------------------------------------------------------------------
 
@@ -153,7 +184,7 @@ class _Read(torch.autograd.Function):
         elu: bool,
     ) -> tuple[Tensor, Tensor, bool]:
         call = Call(query, key, value, memory, keep, causal, elu)
-        made = (_compiled_forward if compiler.library("linear/linear") else chunks.forward)(call)
+        made = (_native_forward if LIBRARY.serves(query.dtype) else chunks.forward)(call)
         ctx.save_for_backward(query, key, value, memory, keep, made.context, made.total)
         ctx.causal, ctx.elu = causal, elu
         ctx.set_materialize_grads(False)
@@ -171,7 +202,7 @@ class _Read(torch.autograd.Function):
             return *_by_formula(call, given, given_memory), None, None, None
         if given is None:
             given = torch.zeros_like(context)
-        way = _compiled_backward if compiler.library("linear/linear") else chunks.backward
+        way = _native_backward if LIBRARY.serves(query.dtype) else chunks.backward
         with torch.autocast("cpu", enabled=False):  # one around the backward pass would narrow its products
             found = way(call, context, total, given.contiguous(), given_memory)
         return *found[:3], None if call.memory is None else found[3], None, None, None
@@ -209,33 +240,50 @@ def formula(call: Call) -> tuple[Tensor, Tensor]:
 # --- the native loop ----------------------------------------------------------------------------------------------
 
 
-def _compiled_forward(call: Call) -> Made:
+def _native_forward(call: Call) -> Made:
     lead, width, columns = call.query.shape[:-1], call.key.shape[-1], call.value.shape[-1] + 1
     context, total = call.query.new_empty(*lead, columns - 1), call.query.new_empty(*lead, 1)
     after = call.query.new_empty(*call.key.shape[:2], width, columns)
-    return Made(context, total, after, bool(_run("forward", call, context, total, after)))
+    finite = _loop_forward(**_given(call), context=context, total=total, after=after)
+    return Made(context, total, after, finite)
 
 
-def _compiled_backward(
+def _native_backward(
     call: Call, context: Tensor, total: Tensor, given: Tensor, given_memory: Tensor | None
 ) -> tuple[Tensor, ...]:
-    after = None if given_memory is None else given_memory.contiguous()
     before = call.query.new_empty(*call.key.shape[:2], call.key.shape[-1], call.value.shape[-1] + 1)
-    found = *(one.new_empty(one.shape) for one in (call.query, call.key, call.value)), before
-    _run("backward", call, context, total, given, after, *found)
-    return found
-
-
-def _run(way: str, call: Call, *tensors: Tensor | None) -> int:
-    run = getattr(compiler.library("linear/linear"), f"linear_{way}_{str(call.query.dtype).removeprefix('torch.')}")
-    run.restype = ctypes.c_bool if way == "forward" else None
-    keep = None if call.keep is None else call.keep.contiguous()
-    memory = None if call.memory is None else call.memory.contiguous()
-    sizes = (
-        *(*call.query.shape[:4], call.key.shape[2], call.key.shape[3], call.value.shape[3], call.early(), call.lone()),
-        *(call.elu, torch.get_num_threads(), *call.query.stride()[:4], *call.key.stride()[:3]),
-        *(*call.value.stride()[:3], 0 if keep is None else keep.stride(0)),
+    into_query, into_key, into_value = (one.new_empty(one.shape) for one in (call.query, call.key, call.value))
+    _loop_backward(
+        **_given(call),
+        context=context,
+        total=total,
+        given=given,
+        given_after=None if given_memory is None else given_memory.contiguous(),
+        into_query=into_query,
+        into_key=into_key,
+        into_value=into_value,
+        into_before=before,
     )
-    each = (call.query, call.key, call.value, keep, memory, *tensors)
-    pointers = (None if tensor is None else ctypes.c_void_p(tensor.data_ptr()) for tensor in each)
-    return int(run((ctypes.c_int64 * len(sizes))(*sizes), *pointers) or 0)
+    return into_query, into_key, into_value, before
+
+
+def _given(call: Call) -> dict[str, Any]:
+    """What both loops are given first."""
+    batch, heads, group, queries, width = call.query.shape
+    return {
+        "batch": batch,
+        "heads": heads,
+        "group": group,
+        "queries": queries,
+        "keys": call.key.shape[2],
+        "width": width,
+        "value_width": call.value.shape[3],
+        "early": call.early(),
+        "lone": call.lone(),
+        "elu": call.elu,
+        "query": call.query,
+        "key": call.key,
+        "value": call.value,
+        "keep": None if call.keep is None else call.keep.contiguous(),
+        "before": None if call.memory is None else call.memory.contiguous(),
+    }
