@@ -12,7 +12,6 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -20,8 +19,7 @@ from torch import Tensor
 
 from regard.attention.modules.local import LocalAttention
 from regard.attention.parts.score import General, score
-from regard.kernels.local import local as kernel
-from regard.kernels.native import compiler
+from regard.kernels.local import loops
 from turns import alone, beside_first, report
 
 
@@ -37,6 +35,7 @@ class Sizes(NamedTuple):
     bilinear: bool = True
 
 
+SERVES = loops.LIBRARY.serves
 SIZES = (
     Sizes("one step over 1,600 keys", 16, 1, 1600, 512, 10),
     Sizes("one step over 1,600 keys, batch 80", 80, 1, 1600, 512, 10),
@@ -72,9 +71,9 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
     given = torch.randn(batch, queries, width)
     wanted = [*inputs, *made.parameters()]
 
-    def run(call: Callable[[], Tensor], library: Callable[[str], Any]) -> Callable[[], Any]:
+    def run(call: Callable[[], Tensor], native: bool) -> Callable[[], Any]:
         def side() -> tuple[Tensor, ...]:
-            kernel.compiler = SimpleNamespace(library=library)  # type: ignore[assignment]
+            loops.LIBRARY.serves = SERVES if native else lambda kind: False  # type: ignore[method-assign]
             if backward:
                 return torch.autograd.grad(call(), wanted, given)
             with torch.no_grad():
@@ -88,11 +87,11 @@ def sides(sizes: Sizes, backward: bool) -> dict[str, Callable[[], Any]]:
         return context
 
     each = {
-        "all keys": run(lambda: all_keys(made, *inputs, lengths), compiler.library),
-        "torch": run(ours, lambda name: None),
+        "all keys": run(lambda: all_keys(made, *inputs, lengths), True),
+        "torch": run(ours, False),
     }
-    if compiler.library("local/local") is not None:
-        each["native"] = run(ours, compiler.library)
+    if SERVES(torch.float32):
+        each["native"] = run(ours, True)
     results = {name: side() for name, side in each.items()}
     for name, result in results.items():
         for one, other in zip(result, results["all keys"], strict=True):

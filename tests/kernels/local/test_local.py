@@ -1,13 +1,10 @@
 """Products with a window of rows for each query: what gathering the rows gives, by every way and with all gradients."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from regard.kernels.local import local
-from regard.kernels.native import compiler
+from regard.kernels.local import local, loops
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
 from tests.rounding import assert_close_to_rounding, likely
@@ -27,9 +24,9 @@ def way(request, monkeypatch):
     if request.param == "copied":  # as half precision is, and in a torch without these sums, where no block serves it
         monkeypatch.setattr(local, "_DOTS", None)
     if request.param in ("copied", "bags", "blocks"):
-        monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+        monkeypatch.setattr(loops.LIBRARY, "serves", lambda kind: False)
     elif request.param == "native":
-        assert compiler.library("local/local") is not None
+        assert loops.LIBRARY.serves(torch.float32)
     return request.param
 
 
@@ -169,7 +166,7 @@ def test_which_windows_are_bags():
         left, rows, weights, _ = inputs(1, 11, 11 * apart + 997, 3, torch.float32)
         first, weights = apart * torch.arange(11).unsqueeze(0), torch.ones(1, 11, window)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+            patch.setattr(loops.LIBRARY, "serves", lambda kind: False)
             used = [spied(patch, name) for name in ("dots", "mix")]
             local.dots(left.to(kind), rows.to(kind), first, window)
             local.mix(weights.to(kind), rows.to(kind), first)

@@ -1,20 +1,19 @@
 """Local attention without a compiler: centers are the formula's, and windows of keys and values are read in place."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from regard.attention.modules.local import LocalAttention, Predictive
-from regard.kernels.local import local
+from regard.kernels.local import local, loops
 
 LENGTHS = torch.tensor([23, 11, 0])
 
 
 @pytest.fixture(autouse=True)
 def _by_torch(monkeypatch):
-    monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    monkeypatch.setattr(loops.LIBRARY, "serves", lambda kind: False)
 
 
 def drawn(queries=7, width=19, hidden=5, dtype=torch.float64, spread=1.0):

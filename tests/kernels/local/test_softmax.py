@@ -3,16 +3,14 @@
 import gc
 import math
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
-from regard.kernels.local import local, softmax as local_softmax
+from regard.kernels.local import local, loops, softmax as local_softmax
 from regard.kernels.local.softmax import Window, predict, predicts, window_attention
-from regard.kernels.native import compiler
 from tests.batched import batches_are_singles
 from tests.native import needs_compiler
 from tests.rounding import assert_close_to_rounding, likely
@@ -26,9 +24,9 @@ PLAIN, BELL = Window(2.5, SIZE, 0.0, 1.0), Window(2.5, SIZE, 1.25, 0.7)
 def way(request, monkeypatch):
     """Torch's own calls over windows, and over all rows; the native loop."""
     if request.param == "native":
-        assert compiler.library("local/local") is not None
+        assert loops.LIBRARY.serves(torch.float32)
     else:
-        monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+        monkeypatch.setattr(loops.LIBRARY, "serves", lambda kind: False)
         monkeypatch.setattr(local, "_MANY", 1)
         monkeypatch.setattr(local, "_TIMES", dict.fromkeys(local._TIMES, 99.0 if "all" in request.param else 0.0))
     return request.param
@@ -137,7 +135,7 @@ def test_without_gradients_it_is_the_same(way, window, dtype):
 
 @pytest.mark.parametrize("few", (0, local_softmax._FEW))
 def test_few_weights_are_made_by_numpys_calls(monkeypatch, few):
-    monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    monkeypatch.setattr(loops.LIBRARY, "serves", lambda kind: False)
     monkeypatch.setattr(local_softmax, "_FEW", few)
     run, used = local_softmax._by_numpy, []
     monkeypatch.setattr(local_softmax, "_by_numpy", lambda *given: used.append(1) or run(*given))
@@ -226,7 +224,7 @@ def test_scores_beyond_float32_with_whole_centers(way):
 
 def test_torchs_calls_leave_out_what_is_below_the_normal_numbers(monkeypatch):
     """A weight of e^-86 is a normal number of float32; what the Gaussian leaves of it is none, and counts as 0."""
-    monkeypatch.setattr(local, "compiler", SimpleNamespace(library=lambda name: None))
+    monkeypatch.setattr(loops.LIBRARY, "serves", lambda kind: False)
     key, value = torch.full((1, 5, 1), -86.0), torch.full((1, 5, 1), 1e37)
     key[0, 2], value[0, 2] = 0.0, 3.0
     for kept in (False, True):
@@ -285,9 +283,7 @@ def test_threads_share_the_work_and_change_no_bit():
     torch.set_num_threads(before)
     one, three = found
     assert all(map(torch.equal, one[:-1], three[:-1]))
-    assert_close_to_rounding(
-        three[-1], one[-1], local_softmax._PARTS
-    )  # torch adds up the parts of the vector's gradient
+    assert_close_to_rounding(three[-1], one[-1], loops.PARTS)  # torch adds up the parts of the vector's gradient
 
 
 def test_nothing_is_held_when_a_call_is_over(way):

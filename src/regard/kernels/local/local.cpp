@@ -10,88 +10,66 @@ namespace {
 
 using namespace local_rows;
 
-struct Sizes {
-    int64_t batch, queries, window, width, threads;
-    int64_t rows[2];  // strides of the rows: of items, of rows
-};
+using Windows = abi::LocalWindows;
 
-// work(query, where its window begins) for some of all queries
+// work(query, where its window begins) for some of all queries; `apart` are the strides of items and of rows
 template <typename Work>
-void in_order(const Sizes& s, const int64_t* first, const int64_t* order, int64_t begin, int64_t end,
-              const Work& work) {
+void in_order(const Windows& s, const int64_t* apart, int64_t begin, int64_t end, const Work& work) {
     for (int64_t at = begin; at < end; ++at) {
-        int64_t q = order[at];
-        work(q, q / s.queries * s.rows[0] + first[q] * s.rows[1]);
+        int64_t q = s.order[at];
+        work(q, q / s.queries * apart[0] + s.first[q] * apart[1]);
     }
 }
 
 // out (batch, queries, window) = each query's left · each row of its window
 template <typename T>
-void all_dots(const Sizes& s, const T* left, const T* rows, const int64_t* first, const int64_t* order, T* out) {
+void all_dots(const abi::LocalDots<T>& s) {
     int64_t all = s.batch * s.queries;
-    share(all, 1, s.threads, all * s.window * s.width, [=](int64_t begin, int64_t end) {
-        in_order(s, first, order, begin, end, [&](int64_t q, int64_t row) {
-            dots(left + q * s.width, rows + row, s.rows[1], s.window, s.width, out + q * s.window);
+    share(all, 1, s.threads, all * s.window * s.width, [&](int64_t begin, int64_t end) {
+        in_order(s, s.matrix_strides, begin, end, [&](int64_t q, int64_t row) {
+            dots(s.left + q * s.width, s.matrix + row, s.matrix_strides[1], s.window, s.width, s.out + q * s.window);
         });
     });
 }
 
 // out (batch, queries, width) = sum of the window's rows, each times its weight
 template <typename T>
-void all_mix(const Sizes& s, const T* weights, const T* rows, const int64_t* first, const int64_t* order, T* out) {
+void all_mix(const abi::LocalMix<T>& s) {
     int64_t all = s.batch * s.queries;
-    share(all, 1, s.threads, all * s.window * s.width, [=](int64_t begin, int64_t end) {
-        in_order(s, first, order, begin, end, [&](int64_t q, int64_t row) {
-            mix(weights + q * s.window, rows + row, s.rows[1], s.window, s.width, out + q * s.width);
+    share(all, 1, s.threads, all * s.window * s.width, [&](int64_t begin, int64_t end) {
+        in_order(s, s.matrix_strides, begin, end, [&](int64_t q, int64_t row) {
+            mix(s.weights + q * s.window, s.matrix + row, s.matrix_strides[1], s.window, s.width, s.out + q * s.width);
         });
     });
 }
 
 // Adds to each row of the window the query's left times its weight; threads share items, whose rows no other one has.
 template <typename T>
-void all_spread(const Sizes& s, const T* weights, const T* left, const int64_t* first, const int64_t* order, T* into) {
-    share(s.batch, 1, s.threads, s.batch * s.queries * s.window * s.width, [=](int64_t begin, int64_t end) {
-        in_order(s, first, order, begin * s.queries, end * s.queries, [&](int64_t q, int64_t row) {
-            spread(weights + q * s.window, left + q * s.width, s.rows[1], s.window, s.width, into + row);
+void all_spread(const abi::LocalSpread<T>& s) {
+    share(s.batch, 1, s.threads, s.batch * s.queries * s.window * s.width, [&](int64_t begin, int64_t end) {
+        in_order(s, s.into_strides, begin * s.queries, end * s.queries, [&](int64_t q, int64_t row) {
+            spread(s.weights + q * s.window, s.left + q * s.width, s.into_strides[1], s.window, s.width, s.into + row);
         });
     });
 }
 
 }  // namespace
 
-#define REGARD_LOCAL(NAME, T)                                                                                         \
-    extern "C" void local_dots_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* left,      \
-                                      const T* rows, T* out) {                                                        \
-        all_dots<T>(*s, left, rows, first, order, out);                                                               \
-    }                                                                                                                 \
-    extern "C" void local_mix_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* weights,    \
-                                     const T* rows, T* out) {                                                         \
-        all_mix<T>(*s, weights, rows, first, order, out);                                                             \
-    }                                                                                                                 \
-    extern "C" void local_spread_##NAME(const Sizes* s, const int64_t* first, const int64_t* order, const T* weights, \
-                                        const T* left, T* into) {                                                     \
-        all_spread<T>(*s, weights, left, first, order, into);                                                         \
-    }                                                                                                                 \
-    extern "C" int local_attend_##NAME(const local_softmax::Call* s, const T* center, const int64_t* lengths,           \
-                                     const T* left, const T* key, const T* value, T* context, T* scores,              \
-                                     int64_t* first, int64_t* order) {                                                \
-        return local_softmax::forward<T>(*s, center, lengths, left, key, value, context, scores, first, order);       \
-    }                                                                                                                 \
-    extern "C" void local_attend_backward_##NAME(                                                                       \
-        const local_softmax::Call* s, const T* center, const int64_t* lengths, const T* left, const T* key,           \
-        const T* value, const T* scores, const int64_t* first, const int64_t* order, const T* above,                  \
-        const T* above_scores, T* to_left, T* to_key, T* to_value, T* to_center) {                                    \
-        local_softmax::backward<T>(*s, center, lengths, left, key, value, scores, first, order, above, above_scores,  \
-                                   to_left, to_key, to_value, to_center);                                             \
-    }                                                                                                                 \
-    extern "C" int local_predict_##NAME(const local_softmax::Predicted* s, const T* hidden, const T* vector,          \
-                                        const int64_t* lengths, T* center) {                                          \
-        return local_softmax::predict<T>(*s, hidden, vector, lengths, center);                                        \
-    }                                                                                                                 \
-    extern "C" void local_predict_backward_##NAME(const local_softmax::Predicted* s, const T* hidden,                 \
-                                                  const T* vector, const int64_t* lengths, const T* center,           \
-                                                  const T* above, T* to_hidden, T* to_vector) {                       \
-        local_softmax::predict_backward<T>(*s, hidden, vector, lengths, center, above, to_hidden, to_vector);         \
+#define REGARD_LOCAL(NAME, T)                                                                            \
+    extern "C" void local_dots_##NAME(const abi::LocalDots<T>& call) { all_dots(call); }                 \
+    extern "C" void local_mix_##NAME(const abi::LocalMix<T>& call) { all_mix(call); }                    \
+    extern "C" void local_spread_##NAME(const abi::LocalSpread<T>& call) { all_spread(call); }           \
+    extern "C" bool local_attend_##NAME(const abi::LocalAttend<T>& call) {                               \
+        return local_softmax::forward(call);                                                             \
+    }                                                                                                    \
+    extern "C" void local_attend_backward_##NAME(const abi::LocalAttendBackward<T>& call) {              \
+        local_softmax::backward(call);                                                                   \
+    }                                                                                                    \
+    extern "C" bool local_predict_##NAME(const abi::LocalPredict<T>& call) {                             \
+        return local_softmax::predict(call);                                                             \
+    }                                                                                                    \
+    extern "C" void local_predict_backward_##NAME(const abi::LocalPredictBackward<T>& call) {            \
+        local_softmax::predict_backward(call);                                                           \
     }
 
 REGARD_LOCAL(float32, float)

@@ -6,7 +6,6 @@ Without a compiler narrow windows are bags of rows, which torch has for the vect
 well; queries with wide ones meet their rows in blocks.
 """
 
-import ctypes
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.native import compiler
+from regard.kernels.local import loops
 
 _MANY = 8
 _TIMES = {"torch": 3.5, "torch's spread": 6.0, "dots": 1.5, "mix": 3.0, "spread": 3.0}
@@ -82,14 +81,14 @@ def spread(
 def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
     left, rows = _wide(left).contiguous(), in_rows(rows)
     out = left.new_empty(*first.shape, window)
-    library = native_loop(left, rows)
-    if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "dots"):
+    native = is_native(left, rows)
+    if is_dense(first.shape[1], rows.shape[1], window, "dots" if native else "torch"):
         products = torch.bmm(left, _wide(rows).mT)
         if window == rows.shape[1]:
             return products
         torch.gather(products, -1, first.unsqueeze(-1) + torch.arange(window, device="cpu"), out=out)
-    elif library is not None:
-        _run("dots", library, rows, left, rows, first, out)
+    elif native:
+        loops.dots(**_windows(rows, first, window), left=left, matrix=rows, out=out)
     elif (bags := Bags.narrow(rows, first, window)) is not None:
         out = bags.dots(left)
     elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
@@ -109,12 +108,12 @@ def _dots(left: Tensor, rows: Tensor, first: Tensor, window: int) -> Tensor:
 def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
     weights, rows = _wide(weights).contiguous(), in_rows(rows)
     out = weights.new_empty(*first.shape, rows.shape[-1])
-    library, window = native_loop(weights, rows), weights.shape[-1]
+    native, window = is_native(weights, rows), weights.shape[-1]
     narrow = window <= _NARROW and rows.dtype is torch.float32  # torch adds float64 up one number after the other
-    if is_dense(first.shape[1], rows.shape[1], window, "torch" if library is None else "mix"):
+    if is_dense(first.shape[1], rows.shape[1], window, "mix" if native else "torch"):
         torch.bmm(_among_all(weights, first, rows.shape[1]), _wide(rows), out=out)
-    elif library is not None:
-        _run("mix", library, rows, weights, rows, first, out)
+    elif native:
+        loops.mix(**_windows(rows, first, window), weights=weights, matrix=rows, out=out)
     elif narrow and (bags := Bags.of(rows, first, window)) is not None:
         out = bags.mix(weights)
     elif (blocks := _Blocks.of(first, rows.shape[1], window)) is not None:
@@ -132,12 +131,12 @@ def _mix(weights: Tensor, rows: Tensor, first: Tensor) -> Tensor:
 
 def _spread(weights: Tensor, left: Tensor, first: Tensor, rows: int) -> Tensor:
     weights, left = _wide(weights).contiguous(), _wide(left).contiguous()
-    library = native_loop(weights, left)
-    if is_dense(first.shape[1], rows, weights.shape[-1], "torch's spread" if library is None else "spread"):
+    native = is_native(weights, left)
+    if is_dense(first.shape[1], rows, weights.shape[-1], "spread" if native else "torch's spread"):
         return torch.bmm(_among_all(weights, first, rows).mT, left)
     into = left.new_zeros(left.shape[0], rows, left.shape[-1])
-    if library is not None:
-        _run("spread", library, into, weights, left, first, into)
+    if native:
+        loops.spread(**_windows(into, first, weights.shape[-1]), weights=weights, left=left, into=into)
     elif (blocks := _Blocks.of(first, rows, weights.shape[-1])) is not None:
         weights, left = blocks.sorted(weights), blocks.sorted(left)
         for block, of, places in blocks:
@@ -366,19 +365,16 @@ def _copied(rows: Tensor, first: Tensor, window: int) -> Iterator[tuple[slice, T
         yield part, _wide(some).view(len(places) // window, window, width)
 
 
-def native_loop(one: Tensor, other: Tensor) -> ctypes.CDLL | None:
-    """The native loop, which knows one type of numbers, float32 or float64."""
-    known = one.dtype == other.dtype and one.dtype in (torch.float32, torch.float64)
-    return compiler.library("local/local") if known else None
+def is_native(one: Tensor, other: Tensor) -> bool:
+    """Whether a native loop takes these numbers: it knows one type, float32 or float64."""
+    return one.dtype == other.dtype and loops.LIBRARY.serves(one.dtype)
 
 
-def _run(way: str, library: ctypes.CDLL, rows: Tensor, one: Tensor, other: Tensor, first: Tensor, out: Tensor) -> None:
-    run = getattr(library, f"local_{way}_{str(out.dtype).removeprefix('torch.')}")
-    run.restype = None
-    window = out.shape[-1] if way == "dots" else one.shape[-1]
-    sizes = (*first.shape, window, rows.shape[-1], torch.get_num_threads(), *rows.stride()[:2])
-    order = torch.arange(first.numel(), device="cpu")
+def _windows(rows: Tensor, first: Tensor, window: int) -> dict[str, Any]:
+    """What the loops of products are given first."""
+    first, order = first.contiguous(), torch.arange(first.numel(), device="cpu")
     if first.shape[1] > 1:
         order = order.view(first.shape)[:, :1] + first.argsort(-1)
-    tensors = (first.contiguous(), order, one, other, out)
-    run((ctypes.c_int64 * len(sizes))(*sizes), *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors))
+    batch, queries = first.shape
+    sizes = {"batch": batch, "queries": queries, "rows": rows.shape[1], "window": window, "width": rows.shape[-1]}
+    return {**sizes, "first": first, "order": order}

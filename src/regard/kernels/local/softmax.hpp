@@ -14,24 +14,21 @@ namespace local_softmax {
 
 using namespace local_rows;
 
-struct Call {
-    int64_t batch, queries, rows, window, width, value_width, threads;
-    int64_t key[2], value[2];  // strides: of items, of rows
-    double radius, epsilon, sigma, scale;  // no Gaussian where sigma is 0
-};
+template <typename T>
+using Call = abi::LocalCall<T>;
 
 struct Span {
     int64_t begin, end;  // rows that are attended to
 };
 
 template <typename T>
-T reach_of(const Call& s, T center) {
+T reach_of(const Call<T>& s, T center) {
     return T(s.radius) + T(8 * s.epsilon) * std::max(std::abs(center), T(1));
 }
 
 // Where the window begins, whatever the center is.
 template <typename T>
-int64_t first_of(const Call& s, T center) {
+int64_t first_of(const Call<T>& s, T center) {
     T first = std::floor(center - reach_of(s, center));
     int64_t last = s.rows - s.window;
     return first > 0 ? first < T(last) ? int64_t(first) : last : 0;
@@ -39,7 +36,7 @@ int64_t first_of(const Call& s, T center) {
 
 // The rows of it that are attended to; of a center that is NaN none.
 template <typename T>
-Span span_of(const Call& s, T center, int64_t first, int64_t length) {
+Span span_of(const Call<T>& s, T center, int64_t first, int64_t length) {
     T reach = reach_of(s, center);
     int64_t begin = first, end = std::max(begin, std::min(first + s.window, length));
     while (begin < end && !(std::abs(T(begin) - center) <= reach)) ++begin;
@@ -49,7 +46,7 @@ Span span_of(const Call& s, T center, int64_t first, int64_t length) {
 
 // Where windows begin, and the queries of each item in this order.
 template <typename T>
-void arrange(const Call& s, const T* center, int64_t* first, int64_t* order) {
+void arrange(const Call<T>& s, const T* center, int64_t* first, int64_t* order) {
     for (int64_t b = 0; b < s.batch; ++b, center += s.queries, first += s.queries, order += s.queries) {
         for (int64_t q = 0; q < s.queries; ++q) {
             first[q] = first_of(s, center[q]);
@@ -79,7 +76,7 @@ void softmax(T* score, int64_t count, T* weight) {
 
 // exp(−(row − center)² / 2σ²)
 template <typename T>
-void gaussian(const Call& s, T center, Span visible, T* out) {
+void gaussian(const Call<T>& s, T center, Span visible, T* out) {
     constexpr int L = kLanes<T>;
     T factor = s.sigma > 0 ? T(-1 / (2 * s.sigma * s.sigma)) : T(0);
     int64_t count = visible.end - visible.begin;
@@ -93,9 +90,11 @@ void gaussian(const Call& s, T center, Span visible, T* out) {
 // context (batch, queries, value_width), scores (batch, queries, window) with −inf where nothing is attended to. Whether all
 // that is attended to, and all queries, are finite.
 template <typename T>
-bool forward(const Call& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
-             T* context, T* scores, int64_t* first, int64_t* order) {
-    arrange(s, center, first, order);
+bool forward(const abi::LocalAttend<T>& s) {
+    const T *center = s.center, *left = s.left, *key = s.key, *value = s.value;
+    T *context = s.context, *scores = s.scores;
+    const int64_t *lengths = s.lengths, *first = s.first, *order = s.order;
+    arrange(s, center, s.first, s.order);
     std::atomic<bool> finite{true};
     int64_t all = s.batch * s.queries;
     share(all, 1, s.threads, all * s.window * (s.width + s.value_width), [&](int64_t from, int64_t to) {
@@ -106,7 +105,7 @@ bool forward(const Call& s, const T* center, const int64_t* lengths, const T* le
             int64_t b = at / s.queries, q = b * s.queries + order[at];
             Span visible = span_of(s, center[q], first[q], lengths[b]);
             int64_t count = visible.end - visible.begin;
-            dots(left + q * s.width, key + b * s.key[0] + visible.begin * s.key[1], s.key[1], count, s.width, score);
+            dots(left + q * s.width, key + b * s.key_strides[0] + visible.begin * s.key_strides[1], s.key_strides[1], count, s.width, score);
             for (int64_t w = 0; w < count; ++w) score[w] *= T(s.scale);
             T* own_scores = scores + q * s.window;
             std::fill(own_scores, own_scores + s.window, -std::numeric_limits<T>::infinity());
@@ -116,7 +115,7 @@ bool forward(const Call& s, const T* center, const int64_t* lengths, const T* le
             gaussian(s, center[q], visible, near);
             for (int64_t w = 0; w < count; ++w) weight[w] *= near[w];
             T* into = context + q * s.value_width;
-            mix(weight, value + b * s.value[0] + visible.begin * s.value[1], s.value[1], count, s.value_width, into);
+            mix(weight, value + b * s.value_strides[0] + visible.begin * s.value_strides[1], s.value_strides[1], count, s.value_width, into);
             if (!(found + nonfinite(into, s.value_width) == 0)) finite = false;
         }
     });
@@ -126,9 +125,11 @@ bool forward(const Call& s, const T* center, const int64_t* lengths, const T* le
 // The gradients of left, key, value and center, from those of context and scores; each of both and of the first three
 // may be null. Threads share items, whose rows no other one has.
 template <typename T>
-void backward(const Call& s, const T* center, const int64_t* lengths, const T* left, const T* key, const T* value,
-              const T* scores, const int64_t* first, const int64_t* order, const T* above, const T* above_scores,
-              T* to_left, T* to_key, T* to_value, T* to_center) {
+void backward(const abi::LocalAttendBackward<T>& s) {
+    const T *center = s.center, *left = s.left, *key = s.key, *value = s.value, *scores = s.scores;
+    const T *above = s.above, *above_scores = s.above_scores;
+    T *to_left = s.to_left, *to_key = s.to_key, *to_value = s.to_value, *to_center = s.to_center;
+    const int64_t *lengths = s.lengths, *first = s.first, *order = s.order;
     share(s.batch, 1, s.threads, s.batch * s.queries * s.window * (s.width + s.value_width) * 2,
           [&](int64_t from, int64_t to) {
               int64_t room = whole<T>(s.window);
@@ -157,7 +158,7 @@ void backward(const Call& s, const T* center, const int64_t* lengths, const T* l
                       std::fill(slope, slope + count, T(0));
                       if (above) {
                           const T* given = above + q * s.value_width;
-                          dots(given, value + b * s.value[0] + visible.begin * s.value[1], s.value[1], count,
+                          dots(given, value + b * s.value_strides[0] + visible.begin * s.value_strides[1], s.value_strides[1], count,
                                s.value_width, slope);
                           for (int64_t w = 0; w < count; ++w) {
                               T part = slope[w] * weight[w] * near[w];
@@ -177,7 +178,7 @@ void backward(const Call& s, const T* center, const int64_t* lengths, const T* l
                           slope[w] *= T(s.scale);
                       }
                       if (to_left)
-                          mix(slope, key + b * s.key[0] + visible.begin * s.key[1], s.key[1], count, s.width,
+                          mix(slope, key + b * s.key_strides[0] + visible.begin * s.key_strides[1], s.key_strides[1], count, s.width,
                               to_left + q * s.width);
                       if (to_key)
                           spread(slope, left + q * s.width, s.width, count, s.width,
@@ -199,16 +200,15 @@ Vec<T> tangent(Vec<T> x) {
     return x < 0 ? -found : found;
 }
 
-struct Predicted {
-    int64_t rows, each, width, threads;  // `each` rows have one length
-};
-
 // center (rows) = length · sigmoid(vector · tanh(hidden)). Whether all of hidden is finite.
 template <typename T>
-bool predict(const Predicted& s, const T* hidden, const T* vector, const int64_t* lengths, T* center) {
+bool predict(const abi::LocalPredict<T>& s) {
+    const T *hidden = s.hidden, *vector = s.vector;
+    const int64_t *lengths = s.lengths, rows = s.batch * s.queries;
+    T* center = s.center;
     constexpr int L = kLanes<T>;
     std::atomic<bool> finite{true};
-    share(s.rows, 1, s.threads, s.rows * s.width * 16, [&](int64_t from, int64_t to) {
+    share(rows, 1, s.threads, rows * s.width * 16, [&](int64_t from, int64_t to) {
         Vec<T> nonfinite = {};
         for (int64_t at = from; at < to; ++at) {
             const T* row = hidden + at * s.width;
@@ -224,7 +224,7 @@ bool predict(const Predicted& s, const T* hidden, const T* vector, const int64_t
                 nonfinite[0] += row[c] * T(0);
                 total += vector[c] * std::tanh(row[c]);
             }
-            center[at] = T(lengths[at / s.each]) / (1 + std::exp(-total));
+            center[at] = T(lengths[at / s.queries]) / (1 + std::exp(-total));
         }
         if (!(sum<T>(nonfinite) == 0)) finite = false;
     });
@@ -235,15 +235,17 @@ constexpr int kParts = 16;  // of rows, whose gradients to the vector are added 
 
 // The gradients of hidden, and of the vector in kParts parts.
 template <typename T>
-void predict_backward(const Predicted& s, const T* hidden, const T* vector, const int64_t* lengths, const T* center,
-                      const T* above, T* to_hidden, T* to_vector) {
+void predict_backward(const abi::LocalPredictBackward<T>& s) {
+    const T *hidden = s.hidden, *vector = s.vector, *center = s.center, *above = s.above;
+    const int64_t *lengths = s.lengths, rows = s.batch * s.queries;
+    T *to_hidden = s.to_hidden, *to_vector = s.to_vector;
     constexpr int L = kLanes<T>;
-    share(kParts, 1, s.threads, s.rows * s.width * 16, [&](int64_t from, int64_t to) {
+    share(kParts, 1, s.threads, rows * s.width * 16, [&](int64_t from, int64_t to) {
         for (int64_t part = from; part < to; ++part) {
             T* into = to_vector + part * s.width;
             std::fill(into, into + s.width, T(0));
-            for (int64_t at = s.rows * part / kParts; at < s.rows * (part + 1) / kParts; ++at) {
-                T length = T(lengths[at / s.each]), slope = 0;
+            for (int64_t at = rows * part / kParts; at < rows * (part + 1) / kParts; ++at) {
+                T length = T(lengths[at / s.queries]), slope = 0;
                 if (length > 0) slope = above[at] * center[at] * (1 - center[at] / length);
                 const T* row = hidden + at * s.width;
                 T* out = to_hidden + at * s.width;

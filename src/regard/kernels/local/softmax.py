@@ -6,7 +6,6 @@ A native loop (`softmax.hpp`) scores a window's rows, weighs and reads them whil
 same in the backward pass; without a compiler torch's own calls do it, with the products of `local.py`.
 """
 
-import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,12 +20,10 @@ from regard.kernels.autograd.fresh_views import fresh_views
 from regard.kernels.autograd.hooks import is_hooked
 from regard.kernels.autograd.plain import materialized
 from regard.kernels.autograd.unbatch import unbatched
-from regard.kernels.local import local
+from regard.kernels.local import local, loops
 from regard.kernels.memory.arrays import Array
 
-_KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _FEW = 2**14  # so many weights are made sooner by numpy's calls, which know one thread
-_PARTS = 16  # in which a loop adds up the gradient of the vector
 
 
 class Window(NamedTuple):
@@ -65,7 +62,7 @@ def serves(left: Tensor, key: Tensor, value: Tensor, center: Tensor) -> bool:
     All are float32 or all are float64; centers may be integers.
     """
     kind = left.dtype
-    alike = kind in _KINDS and key.dtype is kind and value.dtype is kind
+    alike = kind in loops.LIBRARY.kinds and key.dtype is kind and value.dtype is kind
     return alike and (center.dtype is kind or not center.is_floating_point())
 
 
@@ -92,17 +89,16 @@ def window_attention(
     Returns:
         None where a query, or a row in its window, is not finite. A fully masked query gets a zero context.
     """
-    library = local.native_loop(left, key)
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (left, key, value, center))
-    if library is None:
+    if not local.is_native(left, key):
         few = not wanted and center.numel() * window.size <= _FEW
         attended, finite = (_by_numpy if few else _by_torch)(left, key, value, center, lengths, window)
         return attended if finite else None
-    made = _Call(left, key, value, center, lengths, window).forward(library, window)
+    made = _Call(left, key, value, center, lengths, window).forward(window)
     if made is None:
         return None
     if wanted:
-        context, scores = _WindowAttention.apply(left, key, value, center, lengths, window, made, library)
+        context, scores = _WindowAttention.apply(left, key, value, center, lengths, window, made)
         return WindowAttention(context, scores, made[0].first)
     return made[0]
 
@@ -115,7 +111,7 @@ def is_plain_projection(layer: nn.Module) -> bool:
 def predicts(hidden: Tensor, layer: nn.Module) -> bool:
     """Whether `predict` takes these numbers of a plain call, and this layer's weight as its vector."""
     weight = getattr(layer, "weight", None)
-    if not isinstance(weight, Tensor) or local.native_loop(hidden, weight) is None or not is_plain_projection(layer):
+    if not isinstance(weight, Tensor) or not local.is_native(hidden, weight) or not is_plain_projection(layer):
         return False
     return hidden.ndim == 3 and hidden.device.type == "cpu" and weight.device == hidden.device
 
@@ -135,14 +131,12 @@ def predict(
     Returns:
         None where something of `hidden` is not finite.
     """
-    library = local.native_loop(hidden, vector)
-    assert library is not None
     rows, lengths = hidden.contiguous(), lengths.long().contiguous()
     center = hidden.new_empty(hidden.shape[:-1])
-    if not _run(library, "predict", _predicted(rows), rows, vector.contiguous(), lengths, center):
+    if not loops.predict(**_predicted(rows, vector, lengths), center=center):
         return None
     if torch.is_grad_enabled() and (hidden.requires_grad or vector.requires_grad):
-        given: Tensor = _Predict.apply(rows, vector, lengths, (center, library))
+        given: Tensor = _Predict.apply(rows, vector, lengths, center)
         return given
     return center
 
@@ -236,17 +230,6 @@ def _predict_by_torch(hidden: Tensor, vector: Tensor, lengths: Tensor) -> Tensor
 # --- the native loop ----------------------------------------------------------------------------------------------
 
 
-class _Sizes(ctypes.Structure):
-    """`Call` of `softmax.hpp`."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("batch", "queries", "rows", "window", "width", "value_width", "threads")),
-        ("key", ctypes.c_int64 * 2),
-        ("value", ctypes.c_int64 * 2),
-        *((name, ctypes.c_double) for name in ("radius", "epsilon", "sigma", "scale")),
-    ]
-
-
 class _Call:
     """The tensors of a call as the loop takes them."""
 
@@ -259,26 +242,35 @@ class _Call:
         self.three = left, key, value
         self.center = center.to(left.dtype).resolve_neg().contiguous()
         self.lengths = lengths.long().contiguous()
-        self.given = (self.center, self.lengths, *self.three)
         batch, queries, width = left.shape
-        self.sizes = _Sizes(
-            *(batch, queries, key.shape[1], window.size, width, value.shape[-1], torch.get_num_threads()),
-            key.stride()[:2],
-            value.stride()[:2],
-            *(window.radius, exact, window.sigma, window.scale),
-        )
+        self.given = {
+            "batch": batch,
+            "queries": queries,
+            "rows": key.shape[1],
+            "window": window.size,
+            "width": width,
+            "value_width": value.shape[-1],
+            "radius": window.radius,
+            "epsilon": exact,
+            "sigma": window.sigma,
+            "scale": window.scale,
+            "center": self.center,
+            "lengths": self.lengths,
+            "left": left,
+            "key": key,
+            "value": value,
+        }
 
-    def forward(self, library: ctypes.CDLL, window: Window) -> tuple[WindowAttention, Tensor] | None:
+    def forward(self, window: Window) -> tuple[WindowAttention, Tensor] | None:
         """What `window_attention` gives, and the order of the queries; None where an attended key is not finite."""
         left, _, value = self.three
         context, scores = left.new_empty(*left.shape[:2], value.shape[-1]), left.new_empty(*left.shape[:2], window.size)
         first, order = torch.empty(2, *left.shape[:2], dtype=torch.int64, device="cpu").unbind()
-        finite = _run(library, "attend", self.sizes, *self.given, context, scores, first, order)
+        finite = loops.attend(**self.given, context=context, scores=scores, first=first, order=order)
         return (WindowAttention(context, scores, first), order) if finite else None
 
     def backward(
         self,
-        library: ctypes.CDLL,
         made: tuple[Tensor, Tensor, Tensor],
         grad_output: Tensor | None,
         grad_scores: Tensor | None,
@@ -290,7 +282,19 @@ class _Call:
             one.new_empty(one.shape) if needing else None
             for one, needing in zip((*self.three, self.center), wanted, strict=True)
         ]
-        _run(library, "attend_backward", self.sizes, *self.given, *made, grad_output, grad_scores, *found)
+        scores, first, order = made
+        loops.attend_backward(
+            **self.given,
+            scores=scores,
+            first=first,
+            order=order,
+            above=grad_output,
+            above_scores=grad_scores,
+            to_left=found[0],
+            to_key=found[1],
+            to_value=found[2],
+            to_center=found[3],
+        )
         return found
 
 
@@ -305,32 +309,30 @@ class _WindowAttention(torch.autograd.Function):
         lengths: Tensor,
         window: Window,
         made: tuple[WindowAttention, Tensor],
-        library: ctypes.CDLL,
     ) -> tuple[Tensor, Tensor]:
         (context, scores, first), order = made
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(left, key, value, center, lengths, scores, first, order)
-        ctx.window, ctx.library = window, library
+        ctx.window = window
         return context, scores
 
     @staticmethod
     @unbatched
     def backward(ctx: Any, grad_output: Tensor | None, grad_scores: Tensor | None) -> tuple[Tensor | None, ...]:
         left, key, value, center, lengths, scores, first, order = ctx.saved_tensors
-        wanted, nothing = ctx.needs_input_grad[:4], (None,) * 4
+        wanted, nothing = ctx.needs_input_grad[:4], (None,) * 3
         grad_output, grad_scores = materialized("local attention", grad_output, grad_scores)
         if torch.is_grad_enabled():
             left, key, value, center = fresh_views(left, key, value, center)
             (context, again, _), _ = _by_torch(left, key, value, center, lengths, ctx.window, first)
             return *_again((context, again), (grad_output, grad_scores), (left, key, value, center), wanted), *nothing
         call = _Call(left, key, value, center, lengths, ctx.window)
-        return *call.backward(ctx.library, (scores, first, order), grad_output, grad_scores, wanted), *nothing
+        return *call.backward((scores, first, order), grad_output, grad_scores, wanted), *nothing
 
 
 class _Predict(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, vector: Tensor, lengths: Tensor, made: tuple[Tensor, ctypes.CDLL]) -> Tensor:
-        center, ctx.library = made
+    def forward(ctx: Any, hidden: Tensor, vector: Tensor, lengths: Tensor, center: Tensor) -> Tensor:
         ctx.save_for_backward(hidden, vector, lengths, center)
         return center
 
@@ -344,9 +346,14 @@ class _Predict(torch.autograd.Function):
             hidden, vector = fresh_views(hidden, vector)
             found = _predict_by_torch(hidden, vector, lengths)
             return *_again((found,), (grad_output,), (hidden, vector), wanted), None, None
-        to_hidden, parts = torch.empty_like(hidden), vector.new_empty(_PARTS, vector.shape[-1])
-        given = (hidden, vector.contiguous(), lengths, center, grad_output.contiguous())
-        _run(ctx.library, "predict_backward", _predicted(hidden), *given, to_hidden, parts)
+        to_hidden, parts = torch.empty_like(hidden), vector.new_empty(loops.PARTS, vector.shape[-1])
+        loops.predict_backward(
+            **_predicted(hidden, vector, lengths),
+            center=center,
+            above=grad_output.contiguous(),
+            to_hidden=to_hidden,
+            to_vector=parts,
+        )
         each = (to_hidden, parts.sum(0).view(vector.shape))
         return *(one if needing else None for one, needing in zip(each, wanted, strict=True)), None, None
 
@@ -362,13 +369,8 @@ def _again(
     return [next(found) if needed else None for needed in wanted]
 
 
-def _predicted(hidden: Tensor) -> ctypes.Array[ctypes.c_int64]:
+def _predicted(hidden: Tensor, vector: Tensor, lengths: Tensor) -> dict[str, Any]:
+    """What the loops of the prediction are given first."""
     batch, queries, width = hidden.shape
-    return (ctypes.c_int64 * 4)(batch * queries, queries, width, torch.get_num_threads())
-
-
-def _run(library: ctypes.CDLL, way: str, sizes: Any, *tensors: Tensor | None) -> bool:
-    """Runs a loop, which may say whether all was finite; the tensors live until it is done."""
-    kind = next(one.dtype for one in tensors if one is not None)
-    pointers = (ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors)
-    return bool(getattr(library, f"local_{way}_{_KINDS[kind]}")(ctypes.byref(sizes), *pointers))
+    sizes = {"batch": batch, "queries": queries, "width": width}
+    return {**sizes, "hidden": hidden, "vector": vector.contiguous(), "lengths": lengths}
