@@ -7,9 +7,10 @@ from array import array
 import pytest
 import torch
 
-from regard.kernels.native import abi, compiler
-from regard.kernels.native.abi import Library, Part
+from regard.kernels.native import compiler, structure
+from regard.kernels.native.abi import Library
 from regard.kernels.native.fields import INTEGER, REAL, THREADS, WORK, Counts, Input, Output
+from regard.kernels.native.structure import Part
 from tests.native import needs_compiler
 
 BASE = """
@@ -49,7 +50,7 @@ def declared(monkeypatch, tmp_path):
 
     def declare(source=SOURCE, checks=True, fields=FIELDS):
         (tmp_path / "scale.cpp").write_text(source)
-        monkeypatch.setenv(abi.SWITCH, "1" if checks else "0")
+        monkeypatch.setenv(structure.SWITCH, "1" if checks else "0")
         library = Library("scale", (torch.float32, torch.float64))
         return library, library.predicate("scale", **fields)
 

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from regard.files import digest, write_atomically
 
@@ -90,7 +89,7 @@ def library(name: str) -> ctypes.CDLL | None:
         )
         built = _build(source, declared, command, folder, stem)
         _refuse_of_others(built)
-        return _Loops(os.fspath(built))
+        return ctypes.CDLL(os.fspath(built))
     except (OSError, subprocess.SubprocessError) as error:
         said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or str(error)
         warnings.warn(
@@ -102,25 +101,7 @@ def library(name: str) -> ctypes.CDLL | None:
         return None
 
 
-class _Loops(ctypes.CDLL):
-    """A built library each of whose calls raises MemoryError where its loop ran out of memory."""
-
-    def __getitem__(self, name: Any) -> Any:
-        function = super().__getitem__(name)
-        asked = super().__getitem__("loops_failed")
-
-        def check(result: Any, called: Any, arguments: Any) -> Any:
-            if asked():
-                raise MemoryError(
-                    f"the loop {name} found no memory to work in; give it fewer items or positions at once"
-                )
-            return result
-
-        function.errcheck = check
-        return function
-
-
-def _kept(folder: Path, stem: str) -> _Loops | None:
+def _kept(folder: Path, stem: str) -> ctypes.CDLL | None:
     """The loops that an earlier start has built; a file that cannot be used is warned of and removed.
 
     Raises:
@@ -130,7 +111,7 @@ def _kept(folder: Path, stem: str) -> _Loops | None:
         try:
             _refuse_of_others(built)
             if digest(built).startswith(built.stem.removeprefix(f"{stem}-")):
-                return _Loops(os.fspath(built))
+                return ctypes.CDLL(os.fspath(built))
             fault = "it is damaged"
         except PermissionError:
             raise

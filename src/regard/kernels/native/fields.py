@@ -1,4 +1,4 @@
-"""What the structures of `abi.py` are made of: of each kind of field its C++ text, how Python fills it, its check.
+"""The fields of a structure (`structure.py`): of each kind its C++ text, how Python fills it, and its check.
 
 Every field is a number of 8 bytes, or several: an address is one, and so is each stride. So no compiler pads.
 """
@@ -98,10 +98,8 @@ class Input:
         address = f"(0 if {name} is None else {name}.data_ptr())" if self.optional else f"{name}.data_ptr()"
         return ", ".join([address, *self._strides_of(name)])
 
-    def before(self, name: str) -> str | None:
-        """A line of Python before the packing: to unpack strides within a call would take longer."""
-        if not self.strides:
-            return None
+    def before(self, name: str) -> str:
+        """A line of Python that gives the strides their names: to unpack them within a call would take longer."""
         axes, names = len(self.shape), self._strides_of(name)
         text = f"view_strides({name})" if self.view else f"{name}.stride()"
         if self.broadcast:

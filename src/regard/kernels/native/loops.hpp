@@ -47,7 +47,7 @@ struct View {
 constexpr int64_t kEach = 1 << 20;  // a thread is worth its start above so many operations
 
 // Whether a loop of this thread ran out of memory. An exception must not leave a loop: Python cannot catch it, and the
-// program would end. `compiler.py` checks after each call.
+// program would end. `abi.py` checks after each call.
 inline thread_local bool failed = false;
 
 // work(begin, end) over 0 … size, in parts that begin at multiples of step; `cost` is in operations.

@@ -2,8 +2,9 @@
 
 import torch
 
-from regard.kernels.native.abi import Library, Part
+from regard.kernels.native.abi import Library
 from regard.kernels.native.fields import INTEGER, REAL, THREADS, Input, Output
+from regard.kernels.native.structure import Part
 
 LIBRARY = Library("transformer/step", (torch.float32,))
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.kernels.autograd.hooks import is_hooked
-from regard.kernels.native.abi import Filled
+from regard.kernels.native.structure import Filled
 from regard.kernels.transformer import loops
 
 ACTIVATIONS = ("relu", "gelu", "swiglu")  # in the order of the loop's numbers
