@@ -137,8 +137,7 @@ class Input:
             fits = math.prod(shape) == math.prod(sizes)
         if not fits:
             return f"has shape {shape}, and {expected}"
-        inner = tensor[(slice(0, 1),) * self.strides] if self.strides < tensor.ndim else None
-        if self.laid and inner is not None and not inner.is_contiguous():
+        if self.laid and not _are_contiguous(shape[self.strides :], tensor.stride()[self.strides :]):
             return f"has shape {shape} and strides {tensor.stride()}, and contiguous numbers were expected"
         return None
 
@@ -180,6 +179,15 @@ def _words(given: Any) -> str:
         return repr(given)
     sign = " with its sign apart" if given.is_neg() else ""
     return f"a tensor of {given.dtype} on {given.device.type}{sign}"
+
+
+def _are_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != step:
+            return 0 in shape
+        step *= size
+    return True
 
 
 def view_strides(tensor: Tensor) -> tuple[int, ...]:
