@@ -48,11 +48,11 @@ def declared(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler.library.cache_clear()
 
-    def declare(source=SOURCE, checks=True, fields=FIELDS):
+    def declare(source=SOURCE, checks=True, may_lack=()):
         (tmp_path / "scale.cpp").write_text(source)
         monkeypatch.setenv(structure.SWITCH, "1" if checks else "0")
-        library = Library("scale", (torch.float32, torch.float64))
-        return library, library.predicate("scale", **fields)
+        library = Library("scale", (torch.float32, torch.float64), may_lack)
+        return library, library.predicate("scale", **FIELDS)
 
     yield declare
     compiler.library.cache_clear()
@@ -128,8 +128,9 @@ def test_broadcast_tensors_and_types_that_are_computed_in_are_checked_too():
         assert "has shape" in kinds[1].fault(torch.empty(shape), (2, 3, 4, 5), torch.float32)
 
 
+@needs_compiler
 def test_without_the_debug_mode_nothing_is_checked(declared):
-    """As costs nothing. (The loop is never called.)"""
+    """So that it costs nothing. (The loop is never called.)"""
     _, scale = declared(checks=False)
     with pytest.raises(AttributeError, match="data_ptr"):
         scale(**given(out=None))
@@ -155,13 +156,17 @@ def test_a_loop_that_takes_another_structure_is_refused_by_the_compiler(declared
 
 @needs_compiler
 def test_a_declared_loop_that_is_not_there_is_named(declared):
-    """All loops of a type may be missing, for a compiler may not know it; one alone is a fault of ours."""
-    library, scale = declared(BASE)
+    """All loops of a type may be missing where a compiler or a processor lacks it; else it is a fault of ours."""
+    library, scale = declared(BASE, may_lack=[torch.float64])
     assert library.serves(torch.float32) and not library.serves(torch.float64)
     with pytest.raises(RuntimeError, match="no loop scale for torch.float64"):
         scale(**given(x=torch.empty(3, 3).double(), out=torch.empty(3, 3).double()))
     compiler.library.cache_clear()
     library, _ = declared(BASE)
+    with pytest.raises(RuntimeError, match="scale are not those that were declared: no scale_float64"):
+        library.serves(torch.float32)
+    compiler.library.cache_clear()
+    library, _ = declared(may_lack=(torch.float32, torch.float64))
     library.loop("other", rows=INTEGER, x=Input("rows"))
     with pytest.raises(RuntimeError, match="scale are not those that were declared: no other_float32"):
         library.serves(torch.float32)

@@ -18,8 +18,8 @@ class Loops(NamedTuple):
     statistics: Callable[..., None]
 
 
-def _declared(name: str, kinds: Sequence[torch.dtype]) -> Loops:
-    library = Library(name, kinds)
+def _declared(name: str, kinds: Sequence[torch.dtype], may_lack: Sequence[torch.dtype] = ()) -> Loops:
+    library = Library(name, kinds, may_lack)
     of_pairs = ("batch", "heads", "queries", "keys")
     of_queries, of_keys = ("batch", "heads", "queries"), ("batch", "key_heads", "keys")
     call = library.structure(
@@ -77,7 +77,7 @@ def _declared(name: str, kinds: Sequence[torch.dtype]) -> Loops:
 
 
 _WIDE = _declared("dot/dot", (torch.float32, torch.float64))
-_HALF = _declared("dot/dot_half", (torch.bfloat16, torch.float16))
+_HALF = _declared("dot/dot_half", (torch.bfloat16, torch.float16), may_lack=(torch.float16,))
 _OF = {kind: loops for loops in (_WIDE, _HALF) for kind in loops.library.kinds}
 KINDS = frozenset(_OF)
 

@@ -31,11 +31,12 @@ class Library:
 
     Args:
         name: of the file, its path from `kernels/` without `.cpp`.
-        kinds: the types of numbers for which it has each of its loops; some may be missing on this machine.
+        kinds: the types of numbers for which it has each of its loops.
+        may_lack: those of them that some compilers or processors don't have.
     """
 
-    def __init__(self, name: str, kinds: Sequence[torch.dtype]) -> None:
-        self.name, self.kinds = name, tuple(kinds)
+    def __init__(self, name: str, kinds: Sequence[torch.dtype], may_lack: Sequence[torch.dtype] = ()) -> None:
+        self.name, self.kinds, self._may_lack = name, tuple(kinds), tuple(may_lack)
         self._structures: list[Structure] = []
         self._loops: dict[str, tuple[Structure, bool]] = {}
         self._checked: dict[ctypes.CDLL, frozenset[torch.dtype]] = {}
@@ -88,7 +89,7 @@ class Library:
         """Whether the loops could be built, for numbers of this type.
 
         Raises:
-            RuntimeError: the built file has some of the declared loops and lacks others.
+            RuntimeError: the built file lacks a declared loop.
         """
         built = compiler.library(self.name)
         if built is None:
@@ -99,7 +100,7 @@ class Library:
 
     def _has_all(self, built: ctypes.CDLL, kind: torch.dtype) -> bool:
         lacks = [symbol for name in self._loops if not hasattr(built, symbol := _symbol(name, kind))]
-        if lacks and len(lacks) < len(self._loops):
+        if lacks and (kind not in self._may_lack or len(lacks) < len(self._loops)):
             raise RuntimeError(f"the loops of {self.name} are not those that were declared: no {', '.join(lacks)}")
         return not lacks
 

@@ -18,7 +18,8 @@ from regard.kernels.native.fields import INTEGER, REAL, THREADS, Counts, Input, 
 
 _FAR = 2**40  # further than any key
 
-LIBRARY = Library("dot/amx/half", (torch.bfloat16, torch.float16))
+_KINDS = (torch.bfloat16, torch.float16)
+LIBRARY = Library("dot/amx/half", _KINDS, may_lack=_KINDS)
 _loop = LIBRARY.loop(
     "half_forward",
     **dict.fromkeys(("batch", "heads", "key_heads", "queries", "keys", "dim", "width"), INTEGER),
@@ -44,7 +45,7 @@ def _is_granted() -> bool:
 
 def serves(query: Tensor) -> bool:
     """Whether `forward` takes queries of this type and device."""
-    return query.dtype in LIBRARY.kinds and query.is_cpu and _is_granted()
+    return query.dtype in _KINDS and query.is_cpu and _is_granted()
 
 
 def forward(
