@@ -7,6 +7,7 @@ from unittest.mock import patch
 from regard.attention.call import mask_summary
 from regard.attention.paths import blocked, choose, local, windowed
 from regard.attention.paths.blocked import Blocked
+from regard.attention.paths.flex import Flex
 from regard.attention.paths.native import Native
 from regard.attention.paths.ragged import Ragged
 from regard.attention.paths.windowed import Windowed
@@ -15,7 +16,7 @@ from regard.kernels.dot import dot
 from regard.kernels.fallback import query_chunks
 
 LOWERED = (
-    *((path, {"least": 0}) for path in (Native, Blocked, Ragged, Windowed)),
+    *((path, {"least": 0}) for path in (Native, Blocked, Ragged, Windowed, Flex)),
     (blocked, {"LARGE": 0}),
     (windowed, {"_SPARE": -4}),
     (dot, {"_SIDE": 1, "_SIDE_DROPPED": 1, "_PAIRS": 1}),

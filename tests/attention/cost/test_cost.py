@@ -38,6 +38,7 @@ def test_operations_are_those_that_torch_counts(monkeypatch):
     assert {row["path"] for row in told.values()} == {path.name for path in choose.PATHS} - {
         "native",
         "projected",
+        "flex",
         "additive",
         "chunked",
     }

@@ -21,11 +21,11 @@ TEMPERATURE, WIDTH, VALUE_WIDTH, HIDDEN, BATCH = 0.37, 5, 3, 7, 2
 EXACT = {"rtol": 1e-7, "atol": 1e-9}
 CLOSE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 NATIVE = ("native", "additive")
-OF_LAYERS = ("projected",)  # which no call of `attend` takes: `test_projected.py` has it
+ELSEWHERE = "projected", "flex"  # a layer's own, and a GPU's: `test_projected.py` and `test_choose_on_gpu.py`
 NAMES = [
     pytest.param(path.name, marks=needs_compiler if path.name in NATIVE else ())
     for path in PATHS
-    if path.name not in OF_LAYERS
+    if path.name not in ELSEWHERE
 ]
 
 
@@ -61,6 +61,7 @@ TAKES = {
     "local": ("around", "around and lengths", "around and table"),
     "ragged": ("lengths", "causal and lengths"),
     "windowed": ("window",),
+    "flex": ("lengths", "causal and lengths", "window"),
 }
 """The masks that a path is for, where these are not all."""
 
@@ -83,29 +84,39 @@ def parts_of(path: str) -> dict[str, Any]:
     return {"score": "scaled_dot", "normalizer": "softmax"}
 
 
-def tensors(heads: tuple[int, int] | None, queries: int, keys: int, dtype: torch.dtype) -> list[torch.Tensor]:
+def tensors(
+    heads: tuple[int, int] | None, queries: int, keys: int, dtype: torch.dtype, widths: tuple[int, int]
+) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     of_query, of_key = ((), ()) if heads is None else ((heads[0],), (heads[1],))
-    shapes = (*of_query, queries, WIDTH), (*of_key, keys, WIDTH), (*of_key, keys, VALUE_WIDTH)
-    return [torch.randn(BATCH, *shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
+    shapes = (*of_query, queries, widths[0]), (*of_key, keys, widths[0]), (*of_key, keys, widths[1])
+    return [torch.randn(BATCH, *shape, generator=generator, dtype=dtype) for shape in shapes]
 
 
 def bias_named(name: str, heads: tuple[int, int] | None, queries: int, keys: int, dtype: torch.dtype) -> Any:
     if name == "no bias":
         return None
     shape = (1, queries, keys) if heads is None else (1, heads[0], queries, keys)
-    made = torch.randn(shape, generator=torch.Generator().manual_seed(3), dtype=dtype)
-    return made.requires_grad_(name == "learned bias")
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3), dtype=dtype)
 
 
 def assert_is_the_formula(
-    path: str, mask: str, bias: str, heads: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0
+    path: str,
+    mask: str,
+    bias: str,
+    heads: str,
+    dtype: torch.dtype = torch.float64,
+    dropout: float = 0.0,
+    device: str = "cpu",
 ) -> None:
     """One call by one path, with everything that is made of it."""
     queries, keys = (9, 9) if mask in ("window", "causal and lengths") or path == "ragged" else (5, 9)
     kind, (given, allows), parts = HEADS[heads], mask_named(mask, queries, keys), parts_of(path)
-    inputs, of_bias = tensors(kind, queries, keys, dtype), bias_named(bias, kind, queries, keys, dtype)
-    score = None if isinstance(parts["score"], str) else parts["score"].to(dtype)
+    widths = (16, 16) if path == "flex" else (WIDTH, VALUE_WIDTH)  # the least that its kernel takes
+    inputs = [one.to(device).requires_grad_() for one in tensors(kind, queries, keys, dtype, widths)]
+    of_bias = bias_named(bias, kind, queries, keys, dtype)
+    of_bias = of_bias if of_bias is None else of_bias.to(device).requires_grad_(bias == "learned bias")
+    score = None if isinstance(parts["score"], str) else parts["score"].to(device, dtype)
     call: dict[str, Any] = {
         "score": parts["score"] if score is None else score,
         "normalizer": regard.normalizer(parts["normalizer"], temperature=TEMPERATURE),
@@ -131,21 +142,21 @@ def window_of(mask: Any) -> Any:
 def multipliers_of(inputs: list[torch.Tensor], call: dict[str, Any]) -> torch.Tensor:
     """What the same draws multiply the weights by: the values are columns of the identity."""
     query, key, _ = (one.detach() for one in inputs)
-    values = torch.eye(key.shape[-2], dtype=key.dtype).expand(*key.shape[:-1], -1)
+    values = torch.eye(key.shape[-2], dtype=key.dtype, device=key.device).expand(*key.shape[:-1], -1)
     torch.manual_seed(11)
     attended = regard.attend(query, key, values, **call)
     kept = (attended.context / attended.weights).nan_to_num(0.0)
     scale = 1 / (1 - call["dropout"])
     assert set(kept.mul(1 / scale).round(decimals=4).unique().tolist()) == {0.0, 1.0}
-    return (kept > scale / 2).to(torch.float64) * scale
+    return (kept > scale / 2).to("cpu", torch.float64) * scale
 
 
 def compare(attended, inputs, of_bias, parts, score, call, allows, multipliers, dtype) -> None:
     """Context, weights, logarithms, statistics and gradients beside the formulas in float64."""
     close = EXACT if dtype is torch.float64 else {"rtol": CLOSE[dtype], "atol": CLOSE[dtype]}
-    exact = [one.detach().double().requires_grad_() for one in inputs]
+    exact = [exactly(one).detach().requires_grad_() for one in inputs]
     headless = exact[0].ndim == 3
-    exact_bias = None if of_bias is None else of_bias.detach().double().requires_grad_()
+    exact_bias = None if of_bias is None else exactly(of_bias).detach().requires_grad_()
     module = None if score is None else parts_of("additive")["score"]
     four = [one.unsqueeze(1) for one in exact] if headless else exact
     shape = (*four[0].shape[:3], four[1].shape[2])
@@ -170,26 +181,31 @@ def compare(attended, inputs, of_bias, parts, score, call, allows, multipliers, 
         context = dropped @ four[2].repeat_interleave(shape[1] // four[2].shape[1], 1)
     if headless:
         context, reported = context.squeeze(1), weights.squeeze(1)
-    torch.testing.assert_close(attended.context.double(), context, **close)
-    torch.testing.assert_close(attended.weights.double(), reported, **close)
-    torch.testing.assert_close(attended.log_weights.double().exp(), normalized, **close)
+    torch.testing.assert_close(exactly(attended.context), context, **close)
+    torch.testing.assert_close(exactly(attended.weights), reported, **close)
+    torch.testing.assert_close(exactly(attended.log_weights).exp(), normalized, **close)
     largest = reported.sort(dim=-1, descending=True).values[..., :2]
-    torch.testing.assert_close(attended.statistics(2).top_weights.double(), largest, **close)
+    torch.testing.assert_close(exactly(attended.statistics(2).top_weights), largest, **close)
 
     parameters = [] if score is None else list(score.parameters())
     learned = [*inputs, *([of_bias] if of_bias is not None and of_bias.requires_grad else []), *parameters]
     wanted = [*exact, *([exact_bias] if len(learned) > 3 + len(parameters) else [])]
     wanted += [] if module is None else list(module.parameters())
     direction = torch.randn(context.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
-    ours = torch.autograd.grad((attended.context.double() * direction).sum(), learned)
+    ours = torch.autograd.grad((exactly(attended.context) * direction).sum(), learned)
     theirs = torch.autograd.grad((context * direction).sum(), wanted)
     for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.double(), other, **close)
+        torch.testing.assert_close(exactly(one), other, **close)
+
+
+def exactly(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64, where the formulas are."""
+    return tensor.to("cpu", torch.float64)
 
 
 def calls_of(path: str) -> list[tuple[str, str, str]]:
     """Mask, bias and heads of the calls that the path takes."""
-    biases = ("no bias",) if path in ("linear", "windowed") else ("no bias", "fixed bias", "learned bias")
+    biases = ("no bias",) if path in ("linear", "windowed", "flex") else ("no bias", "fixed bias", "learned bias")
     biases = ("learned bias",) if path == "blocked" else biases
     heads = ("no heads",) if path == "local" else tuple(HEADS)
     return [(mask, bias, head) for mask in TAKES.get(path, ANY) for bias in biases for head in heads]

@@ -87,7 +87,7 @@ def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
     if mask is None:
         return _WHOLE
     placed: list[Causal | Window] = []
-    lengths: list[Lengths | _RaggedLengths] = []
+    lengths: list[Lengths | RaggedLengths] = []
     rest: list[Mask] = []
     for conjunct in conjuncts(mask):
         part = _of_padding(conjunct, sizes) if isinstance(conjunct, _OF_LENGTHS) else conjunct
@@ -104,7 +104,7 @@ def decompose(mask: Mask | None, sizes: Sizes) -> DecomposedMask:
         offset=offset,
         window=(min(part.left for part in windows), min(part.right for part in windows)) if windows else None,
         lengths=_least([part.known for part in lengths]),
-        query_lengths=_least([part.known for part in lengths if isinstance(part, _RaggedLengths)]),
+        query_lengths=_least([part.known for part in lengths if isinstance(part, RaggedLengths)]),
         known=joined([*placed, *lengths]),
         rest=joined(rest),
     )
@@ -158,7 +158,7 @@ def summarize(mask: Mask, sizes: Sizes) -> MaskSummary:
     return MaskSummary(
         causal=lower,
         lengths=None if lengths is None else lengths.known,
-        ragged_queries=isinstance(lengths, _RaggedLengths),
+        ragged_queries=isinstance(lengths, RaggedLengths),
         window=(window[0], 0) if window is not None and lower else window,
         rest=joined(rest),
         beside_causal=joined(beside),
@@ -210,13 +210,14 @@ class Lengths(Padding):
         return _drawn(self.known, sizes.keys, device)
 
 
-class _RaggedLengths(Ragged):
+class RaggedLengths(Ragged):
     """Ragged items whose lengths were read, likewise."""
 
     def __init__(self, known: tuple[int, ...]) -> None:
         self.known = known
 
     def draw(self, sizes: Sizes, device: torch.device) -> Tensor:
+        """See `Mask.draw`."""
         real = _drawn(self.known, sizes.keys, device)
         return real & real.transpose(-2, -1)
 
@@ -239,7 +240,7 @@ def _table(known: tuple[int, ...], keys: int, device: torch.device) -> Tensor:
 _cached_table = functools.lru_cache(maxsize=16)(_table)
 
 
-_READ = (Lengths, _RaggedLengths)
+_READ = (Lengths, RaggedLengths)
 
 
 def _read(part: Mask, sizes: Sizes, large: bool) -> Mask | None:
@@ -293,7 +294,7 @@ def _of_padding(part: Padding | Ragged, sizes: Sizes) -> Mask | None:
         return None if low == sizes.keys else Lengths(tuple(known))
     if sizes.queries != sizes.keys:
         return part  # likewise
-    return None if low == sizes.keys else _RaggedLengths(tuple(known))
+    return None if low == sizes.keys else RaggedLengths(tuple(known))
 
 
 def _readable(tensor: Tensor) -> bool:

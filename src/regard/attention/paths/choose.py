@@ -6,6 +6,7 @@ from regard.attention.paths.base import Path
 from regard.attention.paths.blocked import Blocked
 from regard.attention.paths.chunked import Chunked
 from regard.attention.paths.explicit import Explicit
+from regard.attention.paths.flex import Flex
 from regard.attention.paths.fused import Fused
 from regard.attention.paths.linear import Linear
 from regard.attention.paths.local import Local
@@ -23,6 +24,7 @@ PATHS: tuple[Path, ...] = (
     Blocked(),
     Ragged(),
     Windowed(),
+    Flex(),
     Fused(),
     Chunked(),
     Explicit(),

@@ -10,6 +10,7 @@ from regard.attention.attended import Attended
 from regard.attention.call.call import Call, name_of
 from regard.attention.call.checks import are_plain_tensors
 from regard.attention.call.mask_summary import Lengths, conjuncts, joined
+from regard.attention.call.windows import FARTHEST, attend_in_window, window_size
 from regard.attention.cost.cost import LENGTH, Cost
 from regard.attention.cost.workload import workload_of
 from regard.attention.parts.focus import Focus
@@ -18,7 +19,6 @@ from regard.attention.parts.refocus import GaussianWindow
 from regard.attention.parts.score import Additive, FeedForward, Location, LocationAware
 from regard.attention.parts.score_base import Score
 from regard.attention.paths.base import Path
-from regard.attention.paths.local_window import FARTHEST, attend_in_window, window_size
 
 
 class Local(Path):
