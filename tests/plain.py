@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def plain_environment(**more: str) -> dict[str, str]:
     """This process's environment, in which `tests.…` can be imported; one thread."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "REGARD_CHECK_LOOPS": "0", **more}
 
 
 def run_plain(code: str, timeout: float = 300) -> str:
