@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ConfigError, ShapeError, nearest
-from regard.kernels.autograd.hooks import is_exactly, is_hooked
+from regard.kernels.autograd.hooks import is_hooked, overrides
 from regard.kernels.recurrent import recurrent as kernel
 from regard.layers.dropout import Dropout
 
 LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
+_TORCHS = *LAYERS.values(), *CELLS.values()
 
 # As `F.linear`: what makes the products of a step.
 Linear = Callable[..., Tensor]
@@ -229,7 +230,9 @@ def _ways(layer: Any, inputs: Tensor) -> tuple[Weights, Weights] | None:
 
 def _must_be_called(layer: Any) -> bool:
     """Whether a layer or cell has to be called: it has hooks, or is not torch's own with biases."""
-    return not is_exactly(layer, *LAYERS.values(), *CELLS.values()) or not layer.bias or is_hooked(layer)
+    # A parametrization makes a subclass of the layer, whose weights are then made once for all steps.
+    known = any(isinstance(layer, kind) and not overrides(layer, kind, "forward") for kind in _TORCHS)
+    return not known or not layer.bias or is_hooked(layer)
 
 
 def _run(layer: nn.Module, inputs: Any) -> tuple[Any, tuple[Tensor, ...]]:

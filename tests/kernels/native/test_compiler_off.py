@@ -59,7 +59,7 @@ def test_a_failed_build_is_reported_with_the_compilers_message(fresh, monkeypatc
     made = regard.score("additive", query_dim=64, key_dim=64, hidden_dim=64)
     with pytest.warns(RuntimeWarning, match=r"its loop \(dot/dot\) could not be built"):  # which this call asks for too
         explanation = explain(query, key, value, score=made)
-    assert explanation.path == "additive"
+    assert explanation.path == "explicit"
     assert "could not be built" in str(explanation)
     assert [path.name for path in (tmp_path / "regard").iterdir()] == []
 
