@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention.modules.local import FocusedAttention
+from regard.attention.attend import Attention
 from regard.attention.parts.focus import Focus
 from regard.attention.parts.score import score
 from regard.errors import MaskError
@@ -18,7 +18,7 @@ def test_centers_of_another_shape_are_no_windows_of_a_loop(named):
     query, key, lengths = torch.randn(2, 7, 5), torch.randn(2, 211, 5), torch.tensor([211, 17])
 
     def around(center):
-        return FocusedAttention(made)(query, key, key, focus=Focus(center, 2.0, 0.0, lengths)).context
+        return Attention(made)(query, key, key, mask=Focus(center, 2.0, 0.0, lengths).mask).context
 
     for shape in ((2, 3), (2, 7, 1), (3, 7)):
         with pytest.raises(MaskError, match="around"):
@@ -37,6 +37,6 @@ def test_a_query_whose_center_is_infinite_is_fully_masked(name, sigma):
     lengths, looked = torch.tensor([37]), []
     for far in (torch.inf, 1e6):
         focus = Focus(torch.tensor([[4.0, far, -far]]), 2.0, sigma, lengths)
-        looked.append(FocusedAttention(compare)(query, key, key, focus=focus, weights=True))
+        looked.append(Attention(compare)(query, key, key, mask=focus.mask, refocus=focus.refocus, weights=True))
     assert (looked[0].context[0, 1:] == 0).all() and (looked[0].weights[0, 1:] == 0).all()
     torch.testing.assert_close(looked[0].context, looked[1].context)

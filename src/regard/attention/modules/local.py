@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.attend import Attended, Attention, attend
+from regard.attention.attend import Attended, attend
 from regard.attention.call.call import NormalizerLike, ScoreLike, as_normalizer, as_score, checked_dropout
 from regard.attention.call.guard import finite_rows
 from regard.attention.explain import Explanation, explain
@@ -245,51 +245,6 @@ class LocalAttention(nn.Module):
     def _score(self, now: dict[str, object]) -> Score | Bound:
         made: Score | Bound = self.score.bind(**now) if now else self.score
         return made
-
-
-class FocusedAttention(Attention):
-    """An Attention whose queries are given their windows, whose keys alone are scored and read where that is exact.
-
-    Args:
-        score: a Score, or the name of one without parameters.
-        normalizer: over the window; a Normalizer or its name.
-        dropout: on the weights, in training only.
-    """
-
-    def __init__(self, score: str | Score, normalizer: NormalizerLike = "softmax", dropout: float = 0.0) -> None:
-        super().__init__(score, normalizer, dropout=dropout)
-
-    def forward(  # type: ignore[override]
-        self,
-        query: Float[Tensor, "batch queries query_dim"],
-        key: Float[Tensor, "batch keys key_dim"] | Prepared,
-        value: Float[Tensor, "batch keys value_dim"] | None = None,
-        *,
-        focus: Focus,
-        weights: bool = False,
-        **now: object,
-    ) -> Attended:
-        """See `LocalAttention`, whose path it takes.
-
-        Args:
-            query: `(batch, queries, query_dim)`.
-            key: `(batch, keys, key_dim)`, or what `prepare` gave.
-            value: `(batch, keys, value_dim)`; None is the pointer.
-            focus: each query's center and window, as `Monotonic` and `Predictive` say.
-            weights: make the weights at once.
-            **now: bound to the score for this call, e.g. `previous=weights`.
-        """
-        return attend(
-            query,
-            key,
-            value,
-            score=self.score.bind(**now) if now else self.score,
-            normalizer=self.normalizer,
-            mask=focus.mask,
-            refocus=focus.refocus,
-            dropout=self.dropout if self.training else 0.0,
-            weights=weights,
-        )
 
 
 def _masked(focus: Focus, mask: MaskLike | None) -> Mask:

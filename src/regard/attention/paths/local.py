@@ -33,13 +33,13 @@ class Local(Path):
         if found is None:
             yield "the mask is not a window around a position of each query, with its Gaussian or none after it"
             return
-        focus, score, keys = found.focus, call.score, call.sizes.keys
+        center, score, keys = found.center, call.score, call.sizes.keys
         if not (call.is_dot or type(score) in (Additive, LocationAware, Location, FeedForward)):
             yield f"the score {name_of(score)!r} may use keys beyond the window: it is called with all keys"
             return
         if call.query.ndim != 3:
             yield "the query has heads"
-        if not (call.is_plain() and call.query.is_cpu and focus.center.is_cpu and _are_plain(call, focus)):
+        if not (call.is_plain() and call.query.is_cpu and center.is_cpu and _are_plain(call, center)):
             yield "windows alone are for plain tensors on a processor, outside of autocast"
         if not (call.query.numel() and call.key.numel()):
             yield "an axis has size 0"
@@ -47,9 +47,9 @@ class Local(Path):
             yield "the score or the normalizer has hooks: they are called once, with all keys"
         if keys > FARTHEST:
             yield f"centers are not exact enough for {keys} keys"
-        if focus.center.shape != call.query.shape[:2]:
+        if center.shape != call.query.shape[:2]:
             yield "the centers are not one for each query"
-        if isinstance(score, Additive) and not _is_worth_copies(call.sizes.queries, focus.radius, keys):
+        if isinstance(score, Additive) and not _is_worth_copies(call.sizes.queries, found.radius, keys):
             yield "additive scores of all keys take less time than a copy of the window for each query"
         if call.safe is False:
             yield "something that a query attends to is not finite, and is kept from the answer step by step"
@@ -71,14 +71,15 @@ class Local(Path):
         """See `Path.run`."""
         found = _windows(call)
         assert found is not None
-        return attend_in_window(call, found.focus, found.rest)
+        lengths = torch.tensor(found.lengths or (call.sizes.keys,) * call.sizes.batch)
+        return attend_in_window(call, Focus(found.center, found.radius, found.sigma, lengths), found.rest)
 
     def cost(self, call: Call) -> Cost:
         """The weights of windows are held, with what is summed of them."""
         work, found = workload_of(call), _windows(call)
         assert found is not None
         sizes = call.sizes
-        window = window_size(found.focus.radius, sizes.keys)
+        window = window_size(found.radius, sizes.keys)
         pairs = sizes.batch * sizes.queries * window
         made = pairs * (work.compared + work.value_width) + work.prepared
         table = pairs * work.compared if work.table else 0  # of an additive score, whose windows are copied
@@ -95,9 +96,12 @@ class Local(Path):
 
 
 class _Windows(NamedTuple):
-    """Windows, and what else masks out."""
+    """What the windows of a call are made of (see `Focus`), and what else masks out."""
 
-    focus: Focus
+    center: Tensor
+    radius: float
+    sigma: float
+    lengths: tuple[int, ...] | None
     rest: Mask | None
 
 
@@ -121,14 +125,13 @@ def _windows(call: Call) -> _Windows | None:
         sigma = step.sigma
     if isinstance(sigma, Tensor):
         return None
-    counts = torch.tensor(lengths or (call.sizes.keys,) * call.sizes.batch)
-    return _Windows(Focus(window.center, window.radius, sigma, counts), joined(rest))
+    return _Windows(window.center, window.radius, sigma, lengths, joined(rest))
 
 
-def _are_plain(call: Call, focus: Focus) -> bool:
+def _are_plain(call: Call, center: Tensor) -> bool:
     score = call.score
     assert isinstance(score, Score)
-    return are_plain_tensors(focus.center, *(score.parameters() if score._modules else score._parameters.values()))
+    return are_plain_tensors(center, *(score.parameters() if score._modules else score._parameters.values()))
 
 
 def _is_worth_copies(queries: int, radius: float, keys: int) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attention
 from regard.attention.attended import Attended
-from regard.attention.modules.local import FocusedAttention, Monotonic, Predictive
+from regard.attention.modules.local import Monotonic, Predictive
 from regard.attention.parts import masks
 from regard.attention.parts.functional import wide
 from regard.attention.parts.normalize import is_softmax, normalizer
@@ -64,8 +64,7 @@ class SourceAttention(nn.Module):
                 "as in model.attention_options.positions=50"
             )
         weigh = normalizer(settings.normalizer, **settings.normalizer_options)
-        kind = FocusedAttention if settings.window in ("local-m", "local-p") else Attention
-        self.attention = kind(score(settings.attention, **options), weigh)
+        self.attention = Attention(score(settings.attention, **options), weigh)
         self.uses_previous_weights = settings.attention == "location_aware"
         self.coverage = settings.coverage
         self.focus: Monotonic | Predictive | None = None
@@ -100,7 +99,8 @@ class SourceAttention(nn.Module):
         if self.focus is None:
             where = {"mask": masks.padding(fixed["lengths"])}
         else:
-            where = {"focus": self.focus(query, fixed["lengths"], positions)}
+            focus = self.focus(query, fixed["lengths"], positions)
+            where = {"mask": focus.mask, "refocus": focus.refocus}
         attended: Attended = self.attention(
             self._query(query, inputs),
             fixed["prepared"],
@@ -146,7 +146,7 @@ class SourceAttention(nn.Module):
         attention = self.attention
         if is_hooked(self, attention, recording=True) or not is_exactly(self, SourceAttention):
             return False
-        return is_exactly(attention, Attention, FocusedAttention) and not (attention.training and attention.dropout)
+        return is_exactly(attention, Attention) and not (attention.training and attention.dropout)
 
     def _is_general(self) -> bool:
         """Whether a softmax of Luong's general score is all that there is."""
