@@ -18,6 +18,12 @@ _LEAST_WIDTH = 16
 
 _KINDS = torch.float32, torch.bfloat16, torch.float16
 
+_KERNELS = 256
+"""Kernels that torch may make of `flex_attention`: one for each kind of mask, of heads and of dtype, not for each size.
+
+From its own limit of 8 on it would compute all pairs, with tables of them, and say so in its log alone.
+"""
+
 
 def refuses(query: Tensor, value: Tensor) -> str | None:
     """Why the kernel does not take such a call, in words; None where it does."""
@@ -58,15 +64,16 @@ def attention(
 ) -> Float[Tensor, "batch heads queries value_dim"]:
     """`softmax(scale · q kᵀ, masked out where the blocks' function says so) v`; a fully masked query gets zeros."""
     run = _compiled() if query.is_cuda else flex_attention
-    context, beside = run(
-        query,
-        key,
-        value,
-        block_mask=blocks,
-        scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
-        return_aux=AuxRequest(lse=True),
-    )
+    with torch._dynamo.config.patch(recompile_limit=_KERNELS):
+        context, beside = run(
+            query,
+            key,
+            value,
+            block_mask=blocks,
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+            return_aux=AuxRequest(lse=True),
+        )
     log_sums = beside.lse
     return torch.where(log_sums.detach().unsqueeze(-1) == -torch.inf, 0.0, context)
 
