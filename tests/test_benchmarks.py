@@ -177,6 +177,48 @@ def test_dot_products_that_differ_are_not_compared(benchmarks, monkeypatch):
         dot.main(["--quick", "--only", "lengths and causal"])
 
 
+def test_attention_on_a_gpu_is_not_measured_without_one(benchmarks, monkeypatch, capsys):
+    import gpu
+
+    monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as end:
+        gpu.main(["--quick"])
+    assert end.value.code == 2
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # on purpose
+def test_rows_of_a_gpu_as_a_processor_has_them(benchmarks, capsys):
+    """All sides give one context; each has a ratio but where torch has no such call."""
+    import gpu
+
+    gpu.main(["--quick", "--json"], device="cpu")
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == 13
+    for row in rows:
+        assert row["regard ms"] > 0 and row["naive ratio"] > 0
+        assert (row["sdpa ratio"] == "-") == row["work"].startswith("additive")
+        assert (row["flex ratio"] == "-") == (row["work"].startswith("additive") or "gradients" in row["work"])
+
+
+def test_rows_of_a_gpu_end_in_time(benchmarks, capsys):
+    import gpu
+
+    gpu.main(["--quick", "--json", "--only", "plain", "--minutes", "0.00001"], device="cpu")
+    captured = capsys.readouterr()
+    assert all(row["regard ms"] == "-" for row in json.loads(captured.out)["rows"])
+    assert "2 of 2 rows were not measured" in captured.err
+
+
+def test_a_gpus_sides_that_differ_are_not_compared(benchmarks, monkeypatch):
+    import gpu
+
+    right = gpu.naive
+    monkeypatch.setattr(gpu, "naive", lambda *given: 1.1 * right(*given))
+    with pytest.raises(SystemExit, match="contexts of regard and naive differ"):
+        gpu.main(["--quick", "--only", "window"], device="cpu")
+
+
 def test_scaling_writes_rows_as_they_come_and_draws_them(benchmarks, tmp_path, capsys):
     """Two processes of toy size: rows, peaks and slopes; read again, they give the same table."""
     import scaling
